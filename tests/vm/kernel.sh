@@ -1,0 +1,267 @@
+# shellcheck shell=bash
+# Finding, fetching and caching the kernels of the throwaway guest; sourced by tests/vm/run.
+#
+# Cache:  kernels/RELEASE/vmlinuz, kernels/RELEASE/lib/modules/RELEASE,
+#         kernels/RELEASE/initrd-* (busybox and the modules needed before the root is there),
+#         suites/SUITE (release of the newest kernel of that suite when it was last fetched).
+# Results of kernel_find: kernel_image, kernel_modules, kernel_release, kernel_base (where modprobe -d
+# finds the modules), kernel_home (the cached directory, empty for a kernel given as a path).
+#
+# shellcheck disable=SC2034,SC2154 # shares variables with tests/vm/run
+
+readonly kernel_suites="trixie-backports trixie"
+
+# Modules by purpose: boot ones must load, the others may be missing from a kernel.
+readonly kernel_mods_boot="virtio_pci 9p 9pnet_virtio overlay"
+readonly kernel_mods_disk="virtio_blk"
+readonly kernel_mods_optional="ublk_drv"
+
+# Of a module tree of some 100 MB a guest without such hardware never loads these.
+readonly kernel_useless="sound drivers/gpu drivers/media drivers/infiniband drivers/net/wireless
+drivers/net/ethernet drivers/iio drivers/staging drivers/hwmon drivers/usb drivers/bluetooth
+drivers/input drivers/isdn drivers/platform drivers/mfd drivers/power drivers/thunderbolt
+drivers/regulator drivers/comedi drivers/accel drivers/hid drivers/leds drivers/video net/bluetooth
+net/mac80211 net/wireless drivers/gnss drivers/firewire drivers/pinctrl drivers/spi drivers/i2c"
+
+kernel_cached() { # SPEC: prints the release that SPEC stands for, if it is in the cache
+	local spec=$1 release
+	case $spec in
+	[0-9]*)
+		release=$(cd "$cache/kernels" 2>/dev/null && printf '%s\n' "$spec" "$spec"[.+-]* |
+			while read -r release; do [ ! -e "$release/vmlinuz" ] || echo "$release"; done |
+			sort -V | tail -n 1)
+		;;
+	*) release=$(cat "$cache/suites/$spec" 2>/dev/null) || return 1 ;;
+	esac
+	[ -n "$release" ] && [ -e "$cache/kernels/$release/vmlinuz" ] && printf '%s\n' "$release"
+}
+
+# Address of a Debian mirror as this machine's own apt uses it. The package lists may be absent (in
+# a fresh container image), then only the addresses of an update say it.
+kernel_mirror() {
+	if [ -n "${UBLKCTL_VM_MIRROR:-}" ]; then
+		printf '%s\n' "$UBLKCTL_VM_MIRROR"
+		return
+	fi
+	{
+		# shellcheck disable=SC2016 # apt fills these in
+		apt-get indextargets --format '$(ORIGIN) $(CODENAME) $(REPO_URI)' 'Created-By: Packages'
+		apt-get update --print-uris 2>/dev/null |
+			sed -n "s,^'\([^']*/debian/*\)/dists/\([a-z]*\)/InRelease'.*,Debian \2 \1,p"
+	} | awk '$1 == "Debian" && $2 !~ /-/ && $3 !~ /security/ { print $3; exit }'
+}
+
+# A private apt, with its own sources, lists and cache below $work; as the caller, without _apt.
+kernel_apt() { # PROGRAM ARG...
+	local program=$1
+	shift
+	"$program" -o Dir::State="$work/apt" -o Dir::State::Lists="$work/apt/lists" \
+		-o Dir::State::status="$work/apt/status" -o Dir::Cache="$work/apt/cache" \
+		-o Dir::Etc::sourcelist="$work/apt/sources.list" -o Dir::Etc::sourceparts=/dev/null \
+		-o APT::Architecture=amd64 -o APT::Architectures=amd64 -o APT::Sandbox::User= \
+		-o Acquire::Languages=none -o Debug::NoLocking=1 -o Acquire::Retries=3 "$@"
+}
+
+kernel_apt_lists() { # SUITE...
+	local mirror keys=/usr/share/keyrings/debian-archive-keyring.gpg suite
+	mirror=$(kernel_mirror)
+	[ -n "$mirror" ] || die "no Debian mirror is configured in apt; set UBLKCTL_VM_MIRROR"
+	[ -r "$keys" ] || die "$keys is missing (package debian-archive-keyring)"
+	mkdir -p "$work/apt/lists/partial" "$work/apt/cache/archives/partial"
+	: >"$work/apt/status"
+	for suite in "$@"; do
+		printf 'deb [signed-by=%s] %s %s main\n' "$keys" "$mirror" "$suite"
+	done >"$work/apt/sources.list"
+	kernel_apt apt-get -qq update >"$work/log" 2>&1 ||
+		die "cannot fetch the package lists of $*: $(grep -m 1 '^[EW]:' "$work/log")"
+}
+
+kernel_depends() { # PACKAGE: its dependencies by name, one a line; fails when it cannot be fetched
+	kernel_apt apt-cache show --no-all-versions "$1" 2>/dev/null >"$work/show" &&
+		sed -n '/^Depends: /{s///;s/ *([^)]*)//g;s/[,|] */\n/g;p;q}' "$work/show" | sed 's/ *$//'
+}
+
+# A kernel is one package, since 6.19 an empty one that depends on linux-binary-, -modules- and -base-.
+# Older packages can still be listed when one of these is gone already: then there is no such kernel.
+kernel_packages() { # RELEASE: prints the names of all of them
+	local release=$1 name names
+	names=$(kernel_depends "linux-image-$release") || return 1
+	names=$(printf '%s\n' "$names" | grep -xF -e "linux-binary-$release" \
+		-e "linux-modules-$release" -e "linux-base-$release")
+	for name in $names; do
+		kernel_depends "$name" >/dev/null || return 1
+	done
+	printf '%s\n' "linux-image-$release" "$names"
+}
+
+kernel_candidates() { # SPEC: prints the releases that the lists offer for SPEC, newest first
+	local spec=$1
+	case $spec in
+	[0-9]*)
+		kernel_apt apt-cache pkgnames "linux-image-$spec" | sed 's/^linux-image-//' |
+			awk -v v="$spec" 'index($0, v) == 1 && substr($0, length(v) + 1, 1) ~ /^[.+-]?$/' |
+			grep -E '^[0-9].*[0-9]-amd64$' | sort -rV
+		;;
+	*)
+		kernel_depends linux-image-amd64 | sed -n 's/^linux-image-\([0-9]\)/\1/p'
+		;;
+	esac
+}
+
+# The 8 MB of vmlinuz and the pruned module tree are all that is kept of the packages.
+kernel_unpack() { # RELEASE
+	local release=$1 deb tree useless
+	for deb in "$work"/*.deb; do
+		dpkg-deb -x "$deb" "$work/root" || die "cannot unpack ${deb##*/}"
+		rm "$deb"
+	done
+	tree=$work/new/lib/modules/$release
+	mkdir -p "$work/new/lib/modules"
+	# Some kmod look below usr/lib instead.
+	ln -s . "$work/new/usr"
+	mv "$work/root/usr/lib/modules/$release" "$tree" 2>/dev/null ||
+		mv "$work/root/lib/modules/$release" "$tree" || die "no modules in the packages of $release"
+	mv "$tree/vmlinuz" "$work/new/" 2>/dev/null ||
+		mv "$work/root/boot/vmlinuz-$release" "$work/new/vmlinuz" || die "no kernel in its packages"
+	mv "$work/root/boot/config-$release" "$tree/config" 2>/dev/null
+	for useless in $kernel_useless; do
+		rm -rf "${tree:?}/kernel/$useless"
+	done
+	# depmod warns of files that some of these packages do not have; they are not needed.
+	depmod -b "$work/new" "$release" 2>"$work/log" || die "depmod failed: $(head -n 1 "$work/log")"
+}
+
+kernel_fetch() { # SPEC: fetches it into the cache and prints its release
+	local spec=$1 release packages size suites=$1
+	command -v apt-get >/dev/null ||
+		die "no apt here to fetch a kernel with: set UBLKCTL_VM_KERNEL and UBLKCTL_VM_MODULES"
+	work=$(mktemp -d "$cache/fetch.XXXXXX") || die "cannot write to $cache"
+	say "fetching kernel $spec"
+	[[ $spec != [0-9]* ]] || suites=$kernel_suites
+	# shellcheck disable=SC2086 # a list of words
+	kernel_apt_lists $suites
+	for release in $(kernel_candidates "$spec"); do
+		packages=$(kernel_packages "$release") && break
+	done
+	[ -n "${packages:-}" ] || die "no kernel $spec among the packages of $suites"
+	if [ ! -e "$cache/kernels/$release/vmlinuz" ]; then
+		# shellcheck disable=SC2086
+		size=$(kernel_apt apt-cache show --no-all-versions $packages |
+			awk '/^Size: / { s += $2 } END { printf "%d", s / 1000000 }')
+		say "downloading Linux $release ($size MB)"
+		# shellcheck disable=SC2086
+		(cd "$work" && kernel_apt apt-get -qq download $packages) >"$work/log" 2>&1 ||
+			die "cannot download Linux $release: $(grep -m 1 '^[EW]:' "$work/log")"
+		kernel_unpack "$release"
+		mkdir -p "$cache/kernels"
+		mv -T "$work/new" "$cache/kernels/$release" || die "cannot write to $cache/kernels"
+	fi
+	if [[ $spec != [0-9]* ]]; then
+		mkdir -p "$cache/suites"
+		echo "$release" >"$work/suite" && mv "$work/suite" "$cache/suites/$spec"
+	fi
+	rm -rf "$work"
+	found=$release
+}
+
+# The initramfs that a kernel starts with, without what changes from run to run.
+kernel_make_initrd() { # OUTPUT
+	local dir=$tmp/base-initrd name purpose file
+	mkdir -p "$dir"/{dev,proc,sys,new,host,lower,rw,vm/modules}
+	cp "$(command -v busybox)" "$dir/vm/busybox"
+	for purpose in boot disk optional; do
+		name=kernel_mods_$purpose
+		for name in ${!name}; do
+			kernel_module_files "$name"
+		done | awk '!seen[$0]++' >"$dir/files"
+		while IFS= read -r file; do
+			name=${file##*/}
+			name=${name%.ko*}.ko
+			kernel_uncompress "$file" >"$dir/vm/modules/$name" || die "cannot unpack $file"
+			printf '%s\n' "$name"
+		done <"$dir/files" >"$dir/vm/$purpose.list"
+	done
+	rm "$dir/files"
+	kernel_cpio "$dir" >"$1" || die "cannot write $1"
+	rm -rf "$dir"
+}
+
+kernel_module_files() { # NAME: prints the files to load for it, in order; none when built in
+	modprobe -S "$kernel_release" -d "$kernel_base" --show-depends "$1" 2>/dev/null |
+		sed -n 's/^insmod \(.*\.ko[.a-z0-9]*\).*/\1/p'
+}
+
+kernel_uncompress() { # FILE
+	case $1 in
+	*.xz) busybox xz -dc <"$1" ;;
+	*.gz) busybox gzip -dc <"$1" ;;
+	*.zst) zstd -qdc <"$1" ;;
+	*) cat "$1" ;;
+	esac
+}
+
+kernel_cpio() { # DIR: prints it as an initramfs
+	(cd "$1" && find . -mindepth 1 | busybox cpio -o -H newc 2>/dev/null)
+}
+
+kernel_by_path() { # VMLINUZ
+	[ -r "$1" ] || die "cannot read $1"
+	[ -n "${UBLKCTL_VM_MODULES:-}" ] ||
+		die "$1 needs UBLKCTL_VM_MODULES=DIR, its modules as in /lib/modules/RELEASE"
+	[ -r "$UBLKCTL_VM_MODULES/modules.dep" ] || die "$UBLKCTL_VM_MODULES has no modules.dep"
+	kernel_image=$(realpath "$1")
+	kernel_modules=$(realpath "$UBLKCTL_VM_MODULES")
+	kernel_release=${kernel_modules##*/}
+	kernel_home=
+	kernel_base=$tmp/base
+	mkdir -p "$kernel_base/lib/modules"
+	ln -s "$kernel_modules" "$kernel_base/lib/modules/$kernel_release"
+	ln -s . "$kernel_base/usr"
+}
+
+kernel_find() { # SPEC UPDATE: sets kernel_*, fetching what the cache does not have
+	local spec=$1 update=$2 found lock
+	case $spec in
+	*/*)
+		kernel_by_path "$spec"
+		return
+		;;
+	esac
+	mkdir -p "$cache" || die "cannot make $cache"
+	if [ "$update" = 1 ] || ! found=$(kernel_cached "$spec"); then
+		exec {lock}>"$cache/lock"
+		flock "$lock"
+		# Somebody else may have fetched it while this process waited.
+		if [ "$update" = 1 ] || ! found=$(kernel_cached "$spec"); then
+			kernel_fetch "$spec"
+		fi
+		exec {lock}>&-
+	fi
+	kernel_release=$found
+	kernel_home=$cache/kernels/$found
+	kernel_image=$kernel_home/vmlinuz
+	kernel_modules=$kernel_home/lib/modules/$found
+	kernel_base=$kernel_home
+}
+
+# Sets kernel_initrd to the initramfs to start with; it is kept, unless the kernel came by path.
+kernel_initramfs() {
+	local key lock
+	if [ -z "$kernel_home" ]; then
+		kernel_initrd=$tmp/initrd.base
+		kernel_make_initrd "$kernel_initrd"
+		return
+	fi
+	key=$(cksum <"${BASH_SOURCE[0]}")
+	kernel_initrd=$kernel_home/initrd-${key%% *}
+	[ ! -e "$kernel_initrd" ] || return 0
+	exec {lock}>"$cache/lock"
+	flock "$lock"
+	if [ ! -e "$kernel_initrd" ]; then
+		kernel_make_initrd "$tmp/initrd.base"
+		rm -f "$kernel_home"/initrd-*
+		cp "$tmp/initrd.base" "$kernel_home/.initrd" || die "cannot write to $kernel_home"
+		mv "$kernel_home/.initrd" "$kernel_initrd"
+	fi
+	exec {lock}>&-
+}
