@@ -1,0 +1,79 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Subcommands: one descriptor each, one dispatcher (main.c) that checks what they declare.
+ */
+#ifndef CMD_H
+#define CMD_H
+
+#include <stdbool.h>
+#include <stddef.h>
+
+#include "ctrl/ctrl.h"
+#include "msg.h"
+#include "opt.h"
+#include "out/col.h"
+
+/* Head of every command's configuration: the options that all commands have. */
+struct cmd_common {
+	bool help, verbose;
+};
+
+struct cmd_args {
+	void *cfg; /* the command's configuration, options applied */
+	char **operands;
+	int nr_operands;
+	const struct opt *options; /* table that was parsed, for opt_was_seen() */
+	const struct opt_seen *seen;
+};
+
+#define CMD_OPERANDS_ANY 1000000
+
+/* Capability flags */
+#define CMD_TARGET_OPTIONS (1U << 0) /* the options of all targets belong to it */
+
+struct cmd {
+	const char *name, *summary;
+	const char *operands; /* for the usage line, NULL when it takes none */
+	int min_operands, max_operands;
+	enum opt_hint operand_hint;
+	const struct opt *options;
+	unsigned int flags;
+	size_t cfg_size;
+	const void *cfg_defaults; /* cfg_size bytes */
+	/* columns of its output, NULL when it has none */
+	const struct col *(*columns)(size_t *ret_count);
+	/* 0 or -errno; a text in f is printed by the dispatcher, an empty one was printed already */
+	int (*run)(const struct cmd_args *a, struct fail *f);
+};
+
+extern const struct cmd cmd_add, cmd_del, cmd_list, cmd_feature, cmd_help;
+
+/* n-th command, NULL behind the last. */
+const struct cmd *cmd_at(unsigned int n);
+const struct cmd *cmd_find(const char *name);
+/* Table of all options of a command: its own, those of targets, the common ones. */
+void cmd_merge_options(const struct cmd *c, struct opt table[OPT_MAX + 1]);
+
+/* cmd_help.c: texts on stdout */
+void cmd_print_usage(const struct cmd *c);
+void cmd_print_overview(void);
+void cmd_print_version(void);
+int cmd_dump_cli(struct fail *f);
+
+/* cmd_common.c: what several commands do alike */
+
+#define CMD_TIMEOUT_DEFAULT 30 /* s */
+#define CMD_TIMEOUT_MAX 86400
+
+/* Opens the control device; every failure gets a text that says what to do about it. */
+int cmd_open_ctrl(struct ctrl *c, int timeout_ms, struct fail *f);
+/* GET_FEATURES (Linux 6.5 or later). */
+int cmd_get_features(struct ctrl *c, uint64_t *ret, struct fail *f);
+/* FAIL_UNSUPPORTED that names the first of the wanted features that mask has not. */
+int cmd_need_features(uint64_t wanted, uint64_t mask, struct fail *f);
+/* Prints one device as `list --json` does. */
+int cmd_print_device(int id, struct fail *f);
+/* exit statuses with their meaning, for --dump-cli; NULL behind the last */
+const char *cmd_exit_status(unsigned int n, int *ret_status);
+
+#endif

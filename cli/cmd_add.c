@@ -1,0 +1,207 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * add: words → struct dev_cfg, checks, a server in the background, its device verified.
+ */
+#include <errno.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <sys/sysmacros.h>
+#include <unistd.h>
+
+#include "cmd.h"
+#include "daemon.h"
+#include "dev/dev.h"
+#include "serve.h"
+#include "target/target.h"
+#include "util/fs.h"
+#include "util/num.h"
+
+#define QUEUES_DEFAULT_MAX 4
+/* on top of the deadline: a server that failed in time still undoes what it did */
+#define UNDO_GRACE_MS 20000
+
+struct add_cfg {
+	struct cmd_common common;
+	bool json;
+	struct dev_cfg dev;
+};
+
+#define DEV(member) offsetof(struct add_cfg, dev.member)
+#define KIB 1024ULL
+#define SIZE_MAX_BYTES ((uint64_t)INT64_MAX & ~4095ULL)
+
+static const struct opt add_options[] = {
+	{ .name = "type", .letter = 't', .type = OPT_WORD, .arg = "TARGET", .word = tgt_name_at,
+	  .offset = DEV(target), .help = "what answers the I/O (required)" },
+	{ .name = "id", .letter = 'n', .type = OPT_ID, .arg = "ID", .offset = DEV(id),
+	  .help = "device id (default: the lowest that is free)" },
+	{ .name = "batch", .letter = 'b', .type = OPT_FLAG, .offset = DEV(batch),
+	  .help = "use the driver's batch I/O path (Linux 7.0)" },
+	{ .name = "queues", .letter = 'q', .type = OPT_UINT, .arg = "N", .offset = DEV(queues),
+	  .min = 1, .max = UBLK_MAX_NR_QUEUES, .help = "hardware queues (default: CPUs, at most 4)" },
+	{ .name = "depth", .letter = 'd', .type = OPT_UINT, .arg = "N", .offset = DEV(depth), .min = 1,
+	  .max = UBLK_MAX_QUEUE_DEPTH, .help = "requests per queue, 1 to 4096 (default: 128)" },
+	{ .name = "threads", .type = OPT_UINT, .arg = "N", .offset = DEV(threads), .min = 1,
+	  .max = UBLK_MAX_NR_QUEUES,
+	  .help = "I/O threads (default: one per queue; others only with --batch)" },
+	{ .name = "size", .letter = 's', .type = OPT_SIZE, .arg = "SIZE", .offset = DEV(size),
+	  .min = 512, .max = SIZE_MAX_BYTES, .help = "size of the device (null: 250G)" },
+	{ .name = "block-size", .type = OPT_SIZE, .arg = "SIZE", .offset = DEV(block_size), .min = 512,
+	  .max = 4096, .pow2 = true, .help = "logical block size, 512 to 4096 (default: 512)" },
+	{ .name = "physical-block-size", .type = OPT_SIZE, .arg = "SIZE",
+	  .offset = DEV(phys_block_size), .min = 512, .max = 1024 * KIB, .pow2 = true,
+	  .help = "physical block size (default: 4096)" },
+	{ .name = "max-io", .type = OPT_SIZE, .arg = "SIZE", .offset = DEV(max_io), .min = 4096,
+	  .max = UBLK_MAX_IO_BUF_BYTES, .help = "largest request (default: 512K, at most 32M)" },
+	{ .name = "read-only", .type = OPT_FLAG, .offset = DEV(read_only),
+	  .help = "make a read-only device" },
+	{ .name = "no-partscan", .type = OPT_FLAG, .offset = DEV(no_partscan),
+	  .help = "no partition scan at start (Linux 7.0)" },
+	{ .name = "foreground", .type = OPT_FLAG, .offset = DEV(foreground),
+	  .help = "serve from this process until it is stopped" },
+	{ .name = "timeout", .type = OPT_UINT, .arg = "SEC", .offset = DEV(timeout_s), .min = 1,
+	  .max = CMD_TIMEOUT_MAX, .help = "deadline (default: 30)" },
+	{ .name = "json", .type = OPT_FLAG, .offset = offsetof(struct add_cfg, json),
+	  .help = "print the new device as JSON" },
+	OPT_END
+};
+
+static const struct add_cfg add_defaults = {
+	.dev = {
+		.id = CFG_ID_ANY,
+		.depth = 128,
+		.block_size = 512,
+		.max_io = 512 * KIB,
+		.timeout_s = CMD_TIMEOUT_DEFAULT,
+	},
+};
+
+static void set_defaults(struct dev_cfg *d)
+{
+	long cpus = sysconf(_SC_NPROCESSORS_ONLN);
+
+	if (!d->queues)
+		d->queues = cpus < 1 ? 1 : cpus > QUEUES_DEFAULT_MAX ? QUEUES_DEFAULT_MAX : (unsigned int)cpus;
+	if (!d->threads)
+		d->threads = d->queues;
+	if (!d->phys_block_size)
+		d->phys_block_size = 4096;
+}
+
+static int check_cfg(const struct dev_cfg *d, struct fail *f)
+{
+	if (!d->batch && d->threads != d->queues)
+		return fail_set(f, FAIL_USAGE,
+				"--threads %u: without --batch there is one thread per queue (%u)",
+				d->threads, d->queues);
+	if (d->phys_block_size < d->block_size)
+		return fail_set(f, FAIL_USAGE,
+				"--physical-block-size: %llu is smaller than the block size %llu",
+				(unsigned long long)d->phys_block_size,
+				(unsigned long long)d->block_size);
+	if (d->max_io % 4096)
+		return fail_set(f, FAIL_USAGE, "--max-io: %llu is not a multiple of 4096",
+				(unsigned long long)d->max_io);
+	return 0;
+}
+
+/* Refuses what the driver has not, before anything is made; the ring does not cross the fork. */
+static int check_driver(const struct dev_cfg *d, struct fail *f)
+{
+	struct ctrl c;
+	uint64_t mask;
+	int r = cmd_open_ctrl(&c, (int)d->timeout_s * 1000, f);
+
+	if (r < 0)
+		return r;
+	r = cmd_get_features(&c, &mask, f);
+	ctrl_close(&c);
+	return r < 0 ? r : cmd_need_features(serve_wanted_flags(d), mask, f);
+}
+
+static bool node_is_right(int id, uint64_t size)
+{
+	char path[FS_PATH_MAX];
+	unsigned int maj, min;
+	uint64_t sectors;
+	struct stat st;
+
+	if (stat(fs_path(path, "/dev/ublkb%d", id), &st) < 0 || !S_ISBLK(st.st_mode) ||
+	    dev_disk_devt(id, &maj, &min) < 0 || st.st_rdev != makedev(maj, min))
+		return false;
+	/* from sysfs: opening the disk here would make it busy for whoever comes next */
+	return fs_read_u64(fs_path(path, "/sys/block/ublkb%d/size", id), &sectors) == 0 &&
+	       sectors * 512 == size;
+}
+
+static int verify_node(const struct dev_cfg *d, int id, pid_t server, struct fail *f)
+{
+	int64_t deadline = fs_now_ms() + (int64_t)d->timeout_s * 1000;
+
+	while (!node_is_right(id, d->size)) {
+		if (fs_now_ms() > deadline)
+			return fail_set(f, ETIME,
+					"/dev/ublkb%d did not appear as a block device of %llu bytes; its server is process %d",
+					id, (unsigned long long)d->size, (int)server);
+		fs_sleep_ms(SERVE_POLL_MS);
+	}
+	return 0;
+}
+
+static int serve_entry(void *arg, int report_fd)
+{
+	return serve(arg, report_fd) < 0;
+}
+
+static int add_background(struct add_cfg *cfg, struct fail *f)
+{
+	struct daemon_msg m;
+	int r = daemon_start(serve_entry, &cfg->dev, (int)cfg->dev.timeout_s * 1000 + UNDO_GRACE_MS, &m, f);
+
+	if (r < 0)
+		return r;
+	if (*m.text)
+		msg_warn("%s", m.text);
+	r = verify_node(&cfg->dev, m.id, m.pid, f);
+	if (r < 0)
+		return r;
+	if (cfg->json)
+		return cmd_print_device(m.id, f);
+	printf("/dev/ublkb%d\n", m.id);
+	return 0;
+}
+
+static int add_run(const struct cmd_args *a, struct fail *f)
+{
+	struct add_cfg *cfg = a->cfg;
+	const struct tgt_ops *tgt;
+	int r;
+
+	if (!cfg->dev.target)
+		return fail_set(f, FAIL_USAGE, "--type TARGET is needed (-t null)");
+	if (cfg->json && cfg->dev.foreground)
+		return fail_set(f, FAIL_USAGE, "--json and --foreground exclude each other");
+	tgt = tgt_find(cfg->dev.target);
+	set_defaults(&cfg->dev);
+	r = check_cfg(&cfg->dev, f);
+	if (!r)
+		r = tgt->check(&cfg->dev, f);
+	if (!r)
+		r = check_driver(&cfg->dev, f);
+	if (r < 0)
+		return r;
+	if (!cfg->dev.foreground)
+		return add_background(cfg, f);
+	return serve(&cfg->dev, -1);
+}
+
+const struct cmd cmd_add = {
+	.name = "add",
+	.summary = "add a device and start its server",
+	.options = add_options,
+	.flags = CMD_TARGET_OPTIONS,
+	.cfg_size = sizeof(struct add_cfg),
+	.cfg_defaults = &add_defaults,
+	.run = add_run,
+};

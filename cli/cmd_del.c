@@ -1,0 +1,258 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * del: look for users, stop, delete, wait until nothing is left.
+ */
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "cmd.h"
+#include "daemon.h"
+#include "dev/dev.h"
+#include "util/cleanup.h"
+#include "util/fs.h"
+
+#define POLL_MS 10
+/* An opener that no process shows is udev or the kernel on its way out: it gets this long. */
+#define UNSEEN_USER_MS 2000
+
+struct del_cfg {
+	struct cmd_common common;
+	bool all, force, ignore_missing, no_wait;
+	unsigned int wait_s, timeout_s;
+};
+
+#define AT(member) offsetof(struct del_cfg, member)
+
+static const struct opt del_options[] = {
+	{ .name = "all", .letter = 'a', .type = OPT_FLAG, .offset = AT(all),
+	  .help = "every ublk device of this machine" },
+	{ .name = "force", .letter = 'f', .type = OPT_FLAG, .offset = AT(force),
+	  .help = "also while it is in use: its users get I/O errors" },
+	{ .name = "ignore-missing", .type = OPT_FLAG, .offset = AT(ignore_missing),
+	  .help = "a device that does not exist is no failure" },
+	{ .name = "wait", .type = OPT_UINT, .arg = "SEC", .offset = AT(wait_s), .min = 0,
+	  .max = CMD_TIMEOUT_MAX, .help = "wait so long for users to go (default: 0)" },
+	{ .name = "no-wait", .type = OPT_FLAG, .offset = AT(no_wait),
+	  .help = "return before the id is free again" },
+	{ .name = "timeout", .type = OPT_UINT, .arg = "SEC", .offset = AT(timeout_s), .min = 1,
+	  .max = CMD_TIMEOUT_MAX, .help = "deadline (default: 30)" },
+	OPT_END
+};
+
+static const struct del_cfg del_defaults = { .timeout_s = CMD_TIMEOUT_DEFAULT };
+
+/* One device on its way out. */
+struct target_dev {
+	const struct del_cfg *cfg;
+	bool safe_stop; /* the driver itself refuses to stop a disk in use */
+	struct dev_view view;
+};
+
+/* ---- in the helper process: calls that may hang with the server -------------------------- */
+
+static int stop_disk(struct ctrl *c, const struct target_dev *t)
+{
+	uint32_t id = (uint32_t)t->view.id;
+	int r;
+
+	if (t->cfg->force || !t->safe_stop)
+		return ctrl_stop_dev(c, id);
+	r = ctrl_try_stop_dev(c, id);
+	return r == -ENODEV ? 0 : r; /* no disk: nothing to stop */
+}
+
+static int stop_and_delete(void *arg, struct fail *f)
+{
+	struct target_dev *t = arg;
+	uint32_t id = (uint32_t)t->view.id;
+	struct ctrl c;
+	int r = cmd_open_ctrl(&c, INT32_MAX, f); /* the caller has the deadline */
+
+	if (r < 0)
+		return r;
+	r = stop_disk(&c, t);
+	if (r < 0)
+		return r == -EBUSY ? fail_set(f, EBUSY, "the driver says it is in use") :
+				     fail_errno(f, -r, "cannot stop device %u", id);
+	r = t->cfg->no_wait ? ctrl_del_dev_async(&c, id) : ctrl_del_dev(&c, id);
+	ctrl_close(&c);
+	/* somebody else was faster: gone is gone */
+	return r < 0 && r != -ENODEV ? fail_errno(f, -r, "cannot delete device %u", id) : 0;
+}
+
+/* ---- in the foreground ------------------------------------------------------------------ */
+
+static int timed_out(const struct target_dev *t, const char *what, struct fail *f)
+{
+	char user[DEV_USER_TEXT], path[FS_PATH_MAX], stat[512] = "";
+	const char *p;
+	char state = '?';
+
+	if (t->view.pid > 0 &&
+	    fs_read_text(fs_path(path, "/proc/%d/stat", (int)t->view.pid), stat, sizeof(stat)) == 0 &&
+	    (p = strrchr(stat, ')')) && p[1])
+		state = p[2];
+	return fail_set(f, ETIME, "device %d: timed out after %u s waiting %s (state %s, server process %d in state %c, %s)",
+			t->view.id, t->cfg->timeout_s, what, t->view.state ? t->view.state : "unknown",
+			(int)t->view.pid, state,
+			dev_find_user(t->view.id, user) ? user : "no user seen");
+}
+
+static int busy(int id, const char *who, struct fail *f)
+{
+	return fail_set(f, EBUSY, "device %d is busy: %s", id, who);
+}
+
+/* Waits for users as long as the options say; deadline in fs_now_ms(). */
+static int wait_unused(const struct target_dev *t, int64_t deadline, struct fail *f)
+{
+	char user[DEV_USER_TEXT];
+
+	if (t->cfg->force)
+		return 0;
+	while (dev_find_user(t->view.id, user)) {
+		if (fs_now_ms() >= deadline)
+			return busy(t->view.id, user, f);
+		fs_sleep_ms(POLL_MS);
+	}
+	return 0;
+}
+
+static int stop_unused(struct target_dev *t, struct fail *f)
+{
+	int64_t now = fs_now_ms(), deadline = now + (int64_t)t->cfg->wait_s * 1000;
+	int64_t unseen = now + UNSEEN_USER_MS;
+	int r;
+
+	for (;;) {
+		r = wait_unused(t, deadline, f);
+		if (r < 0)
+			return r;
+		r = daemon_call(stop_and_delete, t, (int)t->cfg->timeout_s * 1000, f);
+		if (r == -ETIME)
+			return timed_out(t, "for its disk to stop and its server to close it", f);
+		if (r != -EBUSY)
+			return r;
+		if (fs_now_ms() >= (deadline > unseen ? deadline : unseen))
+			return busy(t->view.id, "it is open, by nobody that can be seen from here", f);
+		fs_sleep_ms(POLL_MS);
+	}
+}
+
+/* The id was free when the driver returned; nodes go through devtmpfs or udev a little later. */
+static int wait_gone(const struct target_dev *t, struct fail *f)
+{
+	int64_t deadline = fs_now_ms() + (int64_t)t->cfg->timeout_s * 1000;
+	const struct dev_view *v = &t->view;
+
+	while (dev_anything_left(v->id) || (v->has_record && rec_server_alive(&v->rec))) {
+		struct dev_view now;
+
+		/* the id can be a new device's by now: that one is not waited for */
+		if (dev_probe(NULL, v->id, &now) == 0 && now.has_record &&
+		    now.rec.cookie != v->rec.cookie)
+			break;
+		if (fs_now_ms() >= deadline)
+			return timed_out(t, "for its nodes and its server to go", f);
+		fs_sleep_ms(POLL_MS);
+	}
+	return 0;
+}
+
+static void remove_record(const struct target_dev *t)
+{
+	_cleanup_fd_ int dir = t->view.has_record ? rec_open_dir(false) : -1;
+
+	if (dir >= 0 && rec_remove(dir, t->view.id, t->view.rec.cookie) < 0)
+		msg_warn("the record of device %d in /run/ublkctl stays", t->view.id);
+}
+
+static int del_one(struct ctrl *c, const struct del_cfg *cfg, bool safe_stop, int id, struct fail *f)
+{
+	struct target_dev t = { .cfg = cfg, .safe_stop = safe_stop };
+	int r = dev_probe(c, id, &t.view);
+
+	if (r == -ENODEV && cfg->ignore_missing)
+		return 0;
+	if (r == -ENODEV)
+		return fail_set(f, ENODEV, "no device %d", id);
+	if (r < 0)
+		return fail_errno(f, -r, "cannot look at device %d", id);
+	r = stop_unused(&t, f);
+	if (r < 0)
+		return r;
+	remove_record(&t);
+	return cfg->no_wait ? 0 : wait_gone(&t, f);
+}
+
+static int collect_ids(const struct cmd_args *a, int **ret_ids, size_t *ret_count, struct fail *f)
+{
+	const struct del_cfg *cfg = a->cfg;
+	_cleanup_free_ int *ids = NULL;
+	int r;
+
+	if (cfg->all && a->nr_operands)
+		return fail_set(f, FAIL_USAGE, "--all and ids exclude each other");
+	if (!cfg->all && !a->nr_operands)
+		return fail_set(f, FAIL_USAGE, "which device? (ids, or --all)");
+	if (cfg->all) {
+		r = dev_scan(ret_ids, ret_count);
+		/* without a driver the control device says so in more words */
+		*ret_count = r == -ENODEV ? 0 : *ret_count;
+		return r == -ENODEV ? 0 : r < 0 ? fail_errno(f, -r, "cannot read /sys/class/ublk-char") : 0;
+	}
+	ids = calloc((size_t)a->nr_operands, sizeof(*ids));
+	if (!ids)
+		return fail_errno(f, ENOMEM, "cannot delete devices");
+	/* all are read before the first is touched: a typing error deletes nothing */
+	for (int i = 0; i < a->nr_operands; i++) {
+		r = dev_parse_operand(a->operands[i], &ids[i], f);
+		if (r < 0)
+			return r;
+	}
+	*ret_ids = steal_ptr(&ids);
+	*ret_count = (size_t)a->nr_operands;
+	return 0;
+}
+
+static int del_run(const struct cmd_args *a, struct fail *f)
+{
+	const struct del_cfg *cfg = a->cfg;
+	_cleanup_free_ int *ids = NULL;
+	uint64_t features = 0;
+	int r, first = 0;
+	struct ctrl c;
+	size_t n = 0;
+
+	r = collect_ids(a, &ids, &n, f);
+	if (!r)
+		r = cmd_open_ctrl(&c, (int)cfg->timeout_s * 1000, f);
+	if (r < 0)
+		return r;
+	/* a driver too old to tell has no safe stop either */
+	ctrl_get_features(&c, &features);
+	for (size_t i = 0; i < n; i++) {
+		r = del_one(&c, cfg, features & UBLK_F_SAFE_STOP_DEV, ids[i], f);
+		if (r < 0) {
+			msg_error("%s", f->text);
+			first = first ? first : r;
+		}
+	}
+	ctrl_close(&c);
+	f->text[0] = '\0';
+	return first;
+}
+
+const struct cmd cmd_del = {
+	.name = "del",
+	.summary = "stop and delete devices",
+	.operands = "ID|/dev/ublkbN... | --all",
+	.max_operands = CMD_OPERANDS_ANY,
+	.operand_hint = HINT_DEVICE,
+	.options = del_options,
+	.cfg_size = sizeof(struct del_cfg),
+	.cfg_defaults = &del_defaults,
+	.run = del_run,
+};

@@ -1,0 +1,55 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Processes: the only place that forks.
+ */
+#ifndef DAEMON_H
+#define DAEMON_H
+
+#include <stdbool.h>
+#include <stdint.h>
+#include <sys/types.h>
+
+#include "msg.h"
+
+enum daemon_kind {
+	DAEMON_PID,    /* the process exists; pid is set */
+	DAEMON_READY,  /* the device is there; id is set, text may hold a warning */
+	DAEMON_FAILED, /* err and text say why */
+};
+
+/* The one message format of the readiness pipe. */
+struct daemon_msg {
+	uint32_t kind;
+	int32_t err; /* positive */
+	int32_t id;
+	int32_t pid;
+	char text[FAIL_TEXT];
+};
+
+/*
+ * Runs fn in a new session with /dev/null for fds 0-2, cwd / and no other descriptor of the
+ * caller; fn reports on its descriptor with daemon_report() and its result is the exit status.
+ * Waits until READY or FAILED, the process's death, or timeout_ms (-ETIME; the process is
+ * then killed). Returns 0 with *ret filled, or -errno with a text.
+ */
+int daemon_start(int (*fn)(void *arg, int report_fd), void *arg, int timeout_ms,
+		 struct daemon_msg *ret, struct fail *f);
+/* 0, or -EPIPE when the caller is gone. */
+int daemon_report(int report_fd, const struct daemon_msg *m);
+
+/*
+ * Runs fn in a child that outlives this process if need be, for calls that may not come back.
+ * Returns fn's result and fail, or -ETIME after timeout_ms; the child then goes on alone.
+ */
+int daemon_call(int (*fn)(void *arg, struct fail *f), void *arg, int timeout_ms, struct fail *f);
+
+/*
+ * Forks a companion that runs fn with the read end of a pipe whose write end goes to the caller
+ * (*ret_fd). It holds no other descriptor and ends when fn returns. Returns its pid or -errno.
+ */
+pid_t daemon_companion(void (*fn)(int fd, void *arg), void *arg, int *ret_fd);
+
+/* READY=1 to NOTIFY_SOCKET (systemd.service(5), Type=notify); nothing when it is not set. */
+void daemon_notify_ready(void);
+
+#endif

@@ -1,0 +1,64 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Devices as they are: ids, one device's whole view, and who uses its disk.
+ */
+#ifndef DEV_DEV_H
+#define DEV_DEV_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "ctrl/ctrl.h"
+#include "dev/record.h"
+#include "msg.h"
+
+/* Everything known of one device. Numbers are -1 and texts NULL where nothing is known. */
+struct dev_view {
+	int id;
+	char name[24];	   /* ublkbN */
+	char device[32];   /* /dev/ublkbN */
+	char char_device[32];
+	const char *state; /* live, dead, quiesced, fail-io */
+	const char *target;
+	const char *data_mode;
+	const char *recovery;
+	int64_t size; /* bytes */
+	int64_t batch, queues, depth, threads, pid, read_only;
+	int64_t block_size, phys_block_size, max_io; /* bytes */
+	int64_t uid, gid;
+	int64_t node_missing; /* the disk has no node in /dev */
+	bool has_flags;
+	uint64_t flags;
+	bool has_disk;
+	bool has_record; /* rec was compared and belongs to this device */
+	struct record rec;
+};
+
+/* Sorted ids of all ublk devices from sysfs; malloc()ed. -ENODEV: the driver is not loaded. */
+int dev_scan(int **ret_ids, size_t *ret_count);
+
+/*
+ * Gathers what driver (c may be NULL), sysfs and record tell; never waits for a server.
+ * -ENODEV: no such device.
+ */
+int dev_probe(struct ctrl *c, int id, struct dev_view *ret);
+
+/* The driver's major:minor of a disk from sysfs; -ENODEV without a disk. */
+int dev_disk_devt(int id, unsigned int *ret_major, unsigned int *ret_minor);
+bool dev_char_exists(int id);
+bool dev_disk_exists(int id);
+/* What of the device is still there: its sysfs entries or one of its nodes. */
+bool dev_anything_left(int id);
+
+/* "N" or "/dev/ublkbN" or "/dev/ublkcN" → id; -FAIL_USAGE with a text. */
+int dev_parse_operand(const char *s, int *ret_id, struct fail *f);
+
+#define DEV_USER_TEXT 200
+/*
+ * Who uses the disk or one of its partitions: "mounted at /mnt", "held by dm-0", "swap space",
+ * "open by process 12 (fio)". Returns true with a text; false when nobody is seen.
+ */
+bool dev_find_user(int id, char *text);
+
+#endif

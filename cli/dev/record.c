@@ -1,0 +1,251 @@
+/* SPDX-License-Identifier: MIT */
+#include "dev/record.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <inttypes.h>
+#include <json-c/json.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/file.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "util/cleanup.h"
+#include "util/fs.h"
+
+#define REC_DIR "/run/ublkctl"
+#define REC_MAX_BYTES (64 * 1024)
+
+/* Members of the configuration: one row is written, read and range-checked alike. */
+enum field_type { F_BOOL, F_UINT, F_U64 };
+
+static const struct field {
+	const char *key;
+	enum field_type type;
+	size_t offset;
+	uint64_t min, max;
+} fields[] = {
+	{ "batch", F_BOOL, offsetof(struct dev_cfg, batch), 0, 1 },
+	{ "queues", F_UINT, offsetof(struct dev_cfg, queues), 1, 4096 },
+	{ "depth", F_UINT, offsetof(struct dev_cfg, depth), 1, 4096 },
+	{ "threads", F_UINT, offsetof(struct dev_cfg, threads), 1, 4096 },
+	{ "size", F_U64, offsetof(struct dev_cfg, size), 512, INT64_MAX },
+	{ "block_size", F_U64, offsetof(struct dev_cfg, block_size), 512, 1 << 20 },
+	{ "physical_block_size", F_U64, offsetof(struct dev_cfg, phys_block_size), 512, 1 << 28 },
+	{ "max_io", F_U64, offsetof(struct dev_cfg, max_io), 4096, 1 << 25 },
+	{ "read_only", F_BOOL, offsetof(struct dev_cfg, read_only), 0, 1 },
+	{ "no_partscan", F_BOOL, offsetof(struct dev_cfg, no_partscan), 0, 1 },
+};
+
+int rec_open_dir(bool create)
+{
+	char path[FS_PATH_MAX];
+	int fd;
+
+	fs_path(path, REC_DIR);
+	if (create && mkdir(path, 0755) < 0 && errno != EEXIST)
+		return -errno;
+	fd = open(path, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+	return fd < 0 ? -errno : fd;
+}
+
+static void rec_name(char *buf, size_t size, int id)
+{
+	snprintf(buf, size, "%d.json", id);
+}
+
+static void add(struct json_object *o, const char *key, struct json_object *v)
+{
+	json_object_object_add(o, key, v);
+}
+
+static struct json_object *field_to_json(const struct field *f, const struct dev_cfg *cfg)
+{
+	const void *p = (const char *)cfg + f->offset;
+
+	switch (f->type) {
+	case F_BOOL:
+		return json_object_new_boolean(*(const bool *)p);
+	case F_UINT:
+		return json_object_new_int64(*(const unsigned int *)p);
+	case F_U64:
+		return json_object_new_int64((int64_t) * (const uint64_t *)p);
+	}
+	return NULL;
+}
+
+char *rec_to_json(const struct record *rec)
+{
+	struct json_object *o = json_object_new_object();
+	char cookie[24], *text;
+
+	if (!o)
+		return NULL;
+	snprintf(cookie, sizeof(cookie), "0x%016" PRIx64, rec->cookie);
+	add(o, "schema", json_object_new_int(REC_SCHEMA));
+	add(o, "id", json_object_new_int(rec->cfg.id));
+	add(o, "target", json_object_new_string(rec->target));
+	for (size_t i = 0; i < ARRAY_SIZE(fields); i++)
+		add(o, fields[i].key, field_to_json(&fields[i], &rec->cfg));
+	add(o, "pid", json_object_new_int64(rec->pid));
+	add(o, "pid_start", json_object_new_int64((int64_t)rec->pid_start));
+	add(o, "cookie", json_object_new_string(cookie));
+	add(o, "created", json_object_new_string(rec->created));
+	add(o, "version", json_object_new_string(rec->version));
+	text = strdup(json_object_to_json_string_ext(o, JSON_C_TO_STRING_PRETTY));
+	json_object_put(o);
+	return text;
+}
+
+int rec_write(int dirfd, const struct record *rec)
+{
+	_cleanup_free_ char *text = rec_to_json(rec);
+	char name[32];
+	int r;
+
+	if (!text)
+		return -ENOMEM;
+	rec_name(name, sizeof(name), rec->cfg.id);
+	flock(dirfd, LOCK_EX);
+	r = fs_write_atomic(dirfd, name, text, strlen(text));
+	flock(dirfd, LOCK_UN);
+	return r;
+}
+
+int rec_remove(int dirfd, int id, uint64_t cookie)
+{
+	struct record rec;
+	char name[32];
+	int r;
+
+	rec_name(name, sizeof(name), id);
+	/* between look and removal nobody may write the record of the id's next device */
+	flock(dirfd, LOCK_EX);
+	r = rec_read(dirfd, id, &rec);
+	if (!r && rec.cookie == cookie && unlinkat(dirfd, name, 0) < 0)
+		r = -errno;
+	flock(dirfd, LOCK_UN);
+	return r == -ENOENT ? 0 : r;
+}
+
+/* Whole number of a member in [min, max]. */
+static int get_num(struct json_object *o, const char *key, uint64_t min, uint64_t max, uint64_t *ret)
+{
+	struct json_object *v;
+	int64_t n;
+
+	if (!json_object_object_get_ex(o, key, &v) || !json_object_is_type(v, json_type_int))
+		return -EPROTO;
+	n = json_object_get_int64(v);
+	if (n < 0 || (uint64_t)n < min || (uint64_t)n > max)
+		return -EPROTO;
+	*ret = (uint64_t)n;
+	return 0;
+}
+
+static int get_text(struct json_object *o, const char *key, char *buf, size_t size)
+{
+	struct json_object *v;
+
+	if (!json_object_object_get_ex(o, key, &v) || !json_object_is_type(v, json_type_string))
+		return -EPROTO;
+	if (snprintf(buf, size, "%s", json_object_get_string(v)) >= (int)size)
+		return -EPROTO;
+	return 0;
+}
+
+static int field_from_json(const struct field *f, struct json_object *o, struct dev_cfg *cfg)
+{
+	void *p = (char *)cfg + f->offset;
+	struct json_object *v;
+	uint64_t n;
+
+	if (f->type == F_BOOL) {
+		if (!json_object_object_get_ex(o, f->key, &v) ||
+		    !json_object_is_type(v, json_type_boolean))
+			return -EPROTO;
+		*(bool *)p = json_object_get_boolean(v);
+		return 0;
+	}
+	if (get_num(o, f->key, f->min, f->max, &n) < 0)
+		return -EPROTO;
+	if (f->type == F_UINT)
+		*(unsigned int *)p = (unsigned int)n;
+	else
+		*(uint64_t *)p = n;
+	return 0;
+}
+
+static int from_object(struct json_object *o, struct record *rec)
+{
+	uint64_t schema, id, pid;
+	char cookie[24], *end;
+
+	if (get_num(o, "schema", REC_SCHEMA, REC_SCHEMA, &schema) < 0 ||
+	    get_num(o, "id", 0, INT32_MAX, &id) < 0 ||
+	    get_text(o, "target", rec->target, sizeof(rec->target)) < 0 ||
+	    get_num(o, "pid", 0, INT32_MAX, &pid) < 0 ||
+	    get_num(o, "pid_start", 0, INT64_MAX, &rec->pid_start) < 0 ||
+	    get_text(o, "cookie", cookie, sizeof(cookie)) < 0 ||
+	    get_text(o, "created", rec->created, sizeof(rec->created)) < 0 ||
+	    get_text(o, "version", rec->version, sizeof(rec->version)) < 0)
+		return -EPROTO;
+	rec->cfg.id = (int)id;
+	rec->pid = (pid_t)pid;
+	rec->cookie = strtoull(cookie, &end, 16);
+	if (*end)
+		return -EPROTO;
+	for (size_t i = 0; i < ARRAY_SIZE(fields); i++)
+		if (field_from_json(&fields[i], o, &rec->cfg) < 0)
+			return -EPROTO;
+	return 0;
+}
+
+int rec_from_json(const char *text, struct record *ret)
+{
+	struct json_object *o = json_tokener_parse(text);
+	struct record rec = { 0 };
+	int r;
+
+	if (!o || !json_object_is_type(o, json_type_object))
+		r = -EPROTO;
+	else
+		r = from_object(o, &rec);
+	json_object_put(o);
+	if (!r)
+		*ret = rec;
+	return r;
+}
+
+int rec_read(int dirfd, int id, struct record *ret)
+{
+	char name[32];
+	_cleanup_free_ char *text = NULL;
+	_cleanup_fd_ int fd = -1;
+	struct stat st;
+	int r;
+
+	rec_name(name, sizeof(name), id);
+	/* O_NONBLOCK: a planted fifo must not block */
+	fd = openat(dirfd, name, O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC);
+	if (fd < 0)
+		return errno == ELOOP ? -EPERM : -errno;
+	if (fstat(fd, &st) < 0)
+		return -errno;
+	/* a recorded tree belongs to whoever checked it out */
+	if (!S_ISREG(st.st_mode) || (st.st_mode & 022) ||
+	    (st.st_uid != 0 && st.st_uid != geteuid() && fs_root_is_real()))
+		return -EPERM;
+	r = fs_read_all(fd, REC_MAX_BYTES, &text);
+	if (r < 0)
+		return r;
+	r = rec_from_json(text, ret);
+	return r < 0 ? r : ret->cfg.id == id ? 0 : -EPROTO;
+}
+
+bool rec_server_alive(const struct record *rec)
+{
+	return rec->pid > 0 && fs_pid_start(rec->pid) == rec->pid_start;
+}

@@ -1,0 +1,46 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Record of a device: what its server was asked to do, one JSON file per device id in
+ * /run/ublkctl. It says who serves a device; whether it is true is for dev_probe() to compare.
+ */
+#ifndef DEV_RECORD_H
+#define DEV_RECORD_H
+
+#include <stdbool.h>
+#include <stdint.h>
+#include <sys/types.h>
+
+#include "cfg.h"
+
+#define REC_SCHEMA 1
+
+struct record {
+	struct dev_cfg cfg; /* target may be a name that this build does not know */
+	char target[32];
+	pid_t pid; /* of the server, 0 while it starts */
+	uint64_t pid_start;
+	uint64_t cookie; /* also in the driver's ublksrv_flags: the same device, not only id */
+	char created[32]; /* RFC 3339 */
+	char version[32]; /* of the tool that wrote it */
+};
+
+/* Descriptor of the record directory, made if needed; -errno. The caller closes it. */
+int rec_open_dir(bool create);
+int rec_write(int dirfd, const struct record *rec);
+/*
+ * Removes the record of a device, unless the id is meanwhile another device's: the cookie must
+ * be the same. Missing is no error.
+ */
+int rec_remove(int dirfd, int id, uint64_t cookie);
+/*
+ * -ENOENT: none; -EPERM: not owned by root or the caller, or writable by others;
+ * -EPROTO: not a record of a known schema, or with values out of range.
+ */
+int rec_read(int dirfd, int id, struct record *ret);
+bool rec_server_alive(const struct record *rec);
+
+/* Text form, for rec_write() and tests: malloc()ed JSON; NULL without memory. */
+char *rec_to_json(const struct record *rec);
+int rec_from_json(const char *text, struct record *ret);
+
+#endif

@@ -1,0 +1,101 @@
+/* SPDX-License-Identifier: MIT */
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+
+#include "dev/dev.h"
+#include "opt.h"
+#include "util/cleanup.h"
+#include "util/fs.h"
+#include "util/num.h"
+
+#define SYS_CLASS "/sys/class/ublk-char"
+
+/* Id of a name made of prefix and a number; -1 when it is none. */
+static int id_of(const char *name, const char *prefix)
+{
+	size_t n = strlen(prefix);
+	uint64_t v;
+
+	if (strncmp(name, prefix, n) || num_parse_uint(name + n, 0, DEV_ID_MAX, &v) < 0)
+		return -1;
+	return (int)v;
+}
+
+static int compare_ids(const void *a, const void *b)
+{
+	int x = *(const int *)a, y = *(const int *)b;
+
+	return (x > y) - (x < y);
+}
+
+int dev_scan(int **ret_ids, size_t *ret_count)
+{
+	char path[FS_PATH_MAX];
+	_cleanup_dir_ DIR *d = opendir(fs_path(path, SYS_CLASS));
+	_cleanup_free_ int *ids = NULL;
+	size_t n = 0, room = 0;
+	struct dirent *e;
+
+	if (!d)
+		return errno == ENOENT ? -ENODEV : -errno;
+	while ((e = readdir(d))) {
+		int id = id_of(e->d_name, "ublkc");
+
+		if (id < 0)
+			continue;
+		if (n == room) {
+			int *more = reallocarray(ids, room = room ? 2 * room : 16, sizeof(*ids));
+
+			if (!more)
+				return -ENOMEM;
+			ids = more;
+		}
+		ids[n++] = id;
+	}
+	if (n)
+		qsort(ids, n, sizeof(*ids), compare_ids);
+	*ret_ids = steal_ptr(&ids);
+	*ret_count = n;
+	return 0;
+}
+
+bool dev_char_exists(int id)
+{
+	char path[FS_PATH_MAX];
+
+	return fs_exists(fs_path(path, SYS_CLASS "/ublkc%d", id));
+}
+
+bool dev_disk_exists(int id)
+{
+	char path[FS_PATH_MAX];
+
+	return fs_exists(fs_path(path, "/sys/block/ublkb%d", id));
+}
+
+bool dev_anything_left(int id)
+{
+	char path[FS_PATH_MAX];
+
+	return dev_char_exists(id) || dev_disk_exists(id) ||
+	       fs_exists(fs_path(path, "/dev/ublkc%d", id)) ||
+	       fs_exists(fs_path(path, "/dev/ublkb%d", id));
+}
+
+int dev_parse_operand(const char *s, int *ret_id, struct fail *f)
+{
+	int id = -1;
+
+	if (!strncmp(s, "/dev/", 5)) {
+		id = id_of(s + 5, "ublkb");
+		if (id < 0)
+			id = id_of(s + 5, "ublkc");
+	}
+	if (id < 0)
+		return opt_parse_id(s, ret_id, f);
+	*ret_id = id;
+	return 0;
+}

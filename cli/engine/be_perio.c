@@ -1,0 +1,118 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Per-I/O path: one FETCH_REQ per tag at start, then a COMMIT_AND_FETCH_REQ per request, which
+ * gives the result and waits for the tag's next request in one command.
+ */
+#include <errno.h>
+#include <stddef.h>
+
+#include "engine/queue.h"
+
+static void perio_need(const struct q_thr *t, unsigned int *ret_sq, unsigned int *ret_cq)
+{
+	unsigned int tags = 0;
+
+	for (unsigned int i = 0; i < t->nr_qs; i++)
+		tags += t->qs[i].depth;
+	*ret_sq = tags;
+	*ret_cq = tags;
+}
+
+static int perio_init(struct q_thr *t)
+{
+	for (unsigned int i = 0; i < t->nr_qs; i++)
+		t->qs[i].be = NULL; /* the driver keeps all state of a tag */
+	return 0;
+}
+
+static void perio_fini(struct q_thr *t)
+{
+	t->live = 0;
+}
+
+/* Puts one command for a tag on the ring; false when there is no room for it. */
+static bool put_command(struct q *q, uint32_t op, uint16_t tag, int32_t res)
+{
+	struct io_uring_sqe *sqe = q_sqe(q->thr);
+	struct ublksrv_io_cmd *cmd;
+
+	if (__builtin_expect(!sqe, 0))
+		return false;
+	q_prep_cdev(sqe, op, ud_pack(UD_BACKEND, 0, q->slot, tag));
+	cmd = q_cmd_area(sqe);
+	cmd->q_id = q->id;
+	cmd->tag = tag;
+	cmd->result = res;
+	cmd->addr = (uintptr_t)(q->buf ? q_buf(q, tag) : NULL);
+	return true;
+}
+
+/* A command that failed has its completion at once; requests cannot come before START_DEV. */
+static int first_failure(struct q_thr *t)
+{
+	struct io_uring_cqe *cqe;
+	unsigned int head;
+
+	io_uring_for_each_cqe(&t->ring, head, cqe)
+		if (cqe->res < 0)
+			return cqe->res;
+	return 0;
+}
+
+static int perio_prepare(struct q_thr *t)
+{
+	int r;
+
+	for (unsigned int i = 0; i < t->nr_qs; i++)
+		for (unsigned int tag = 0; tag < t->qs[i].depth; tag++) {
+			if (!put_command(&t->qs[i], UBLK_U_IO_FETCH_REQ, (uint16_t)tag, 0))
+				return -EBUSY;
+			t->live++;
+		}
+	r = io_uring_submit(&t->ring);
+	return r < 0 ? r : first_failure(t);
+}
+
+/* FETCH_REQ prepared and armed the tags in one: what is left is to look for late refusals. */
+static int perio_arm(struct q_thr *t)
+{
+	return first_failure(t);
+}
+
+static void perio_on_cqe(struct q_thr *t, const struct io_uring_cqe *cqe)
+{
+	struct q *q = &t->qs[ud_slot(cqe->user_data)];
+
+	if (__builtin_expect(cqe->res == UBLK_IO_RES_OK, 1)) {
+		q_deliver(q, ud_tag(cqe->user_data));
+		return;
+	}
+	t->live--;
+	/* ABORT: the device is going away. Anything else costs a tag for good, so all of it. */
+	if (cqe->res != UBLK_IO_RES_ABORT)
+		q_thr_fail(t, cqe->res < 0 ? cqe->res : -EPROTO, "the driver refused a result");
+}
+
+static void perio_complete(struct q *q, uint16_t tag, int32_t res)
+{
+	if (__builtin_expect(!put_command(q, UBLK_U_IO_COMMIT_AND_FETCH_REQ, tag, res), 0))
+		q_thr_fail(q->thr, -EBUSY, "no room to give a result back");
+}
+
+/* Each result is on the ring already. */
+static void perio_turn_end(struct q_thr *t)
+{
+	(void)t;
+}
+
+const struct q_backend be_perio = {
+	.name = "per-io",
+	.need = perio_need,
+	.init = perio_init,
+	.fini = perio_fini,
+	.prepare = perio_prepare,
+	.arm = perio_arm,
+	.on_cqe = perio_on_cqe,
+	.complete = perio_complete,
+	.turn_end = perio_turn_end,
+};

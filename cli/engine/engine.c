@@ -1,0 +1,292 @@
+/* SPDX-License-Identifier: MIT */
+#include "engine/engine.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/eventfd.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include "engine/engine_int.h"
+#include "engine/iobuf.h"
+#include "target/target.h"
+#include "util/num.h"
+
+/* bytes; the loop needs little, and there can be many threads */
+#define THREAD_STACK (128 * 1024)
+
+static int eng_phase_locked(struct eng *e, int err)
+{
+	unsigned int mine = e->phase;
+
+	if (err && !e->phase_err)
+		e->phase_err = err;
+	if (++e->arrived == e->cfg.threads) {
+		e->arrived = 0;
+		e->phase++;
+		pthread_cond_broadcast(&e->cond);
+	}
+	while (e->phase == mine)
+		pthread_cond_wait(&e->cond, &e->lock);
+	return e->phase_err;
+}
+
+int eng_phase(struct eng *e, int err)
+{
+	int r;
+
+	pthread_mutex_lock(&e->lock);
+	r = eng_phase_locked(e, err);
+	pthread_mutex_unlock(&e->lock);
+	return r;
+}
+
+void eng_note_no_flusher(struct eng *e, int err)
+{
+	pthread_mutex_lock(&e->lock);
+	e->flusher_errno = err;
+	pthread_mutex_unlock(&e->lock);
+}
+
+int eng_flusher_errno(const struct eng *e)
+{
+	return e->flusher_errno;
+}
+
+static size_t desc_map_len(unsigned int depth)
+{
+	return num_round_up(depth * sizeof(struct ublksrv_io_desc), (uint64_t)sysconf(_SC_PAGESIZE));
+}
+
+/* Descriptors of a queue; the driver spaces the queues as if each had the largest depth. */
+static int hw_map(struct eng *e, struct q_hw *hw)
+{
+	const struct iobuf_mode *mode = iobuf_mode(e->cfg.mode);
+	off_t off = UBLKSRV_CMD_BUF_OFFSET + hw->id * (off_t)desc_map_len(UBLK_MAX_QUEUE_DEPTH);
+	void *p;
+
+	hw->desc_len = desc_map_len(e->cfg.depth);
+	p = mmap(NULL, hw->desc_len, PROT_READ, MAP_SHARED | MAP_POPULATE,
+		 e->cfg.fds[Q_FILE_CDEV], off);
+	if (p == MAP_FAILED)
+		return -errno;
+	hw->desc = p;
+	if (mode->server_buf) {
+		hw->buf = iobuf_alloc(e->cfg.depth, e->cfg.max_io);
+		if (!hw->buf)
+			return -ENOMEM;
+	}
+	if (e->cfg.tgt->tag_size) {
+		hw->tag_priv = calloc(e->cfg.depth, e->cfg.tgt->tag_size);
+		if (!hw->tag_priv)
+			return -ENOMEM;
+	}
+	return 0;
+}
+
+static void hw_unmap(struct eng *e, struct q_hw *hw)
+{
+	if (hw->desc)
+		munmap((void *)hw->desc, hw->desc_len);
+	iobuf_free(hw->buf, e->cfg.depth, e->cfg.max_io);
+	free(hw->tag_priv);
+}
+
+/*
+ * Queue q belongs to thread t when both are the same modulo the smaller of the two numbers:
+ * each thread has one or more queues, or each queue one or more threads.
+ */
+static bool serves(const struct eng *e, unsigned int t, unsigned int q)
+{
+	unsigned int n = e->cfg.threads < e->cfg.queues ? e->cfg.threads : e->cfg.queues;
+
+	return t % n == q % n;
+}
+
+static int thr_add_queues(struct eng *e, struct q_thr *t)
+{
+	unsigned int n = 0;
+
+	t->qs = calloc(e->cfg.queues, sizeof(*t->qs));
+	if (!t->qs)
+		return -ENOMEM;
+	for (unsigned int i = 0; i < e->cfg.queues; i++) {
+		struct q_hw *hw = &e->hw[i];
+
+		if (!serves(e, t->index, i))
+			continue;
+		t->qs[n] = (struct q){
+			.thr = t,
+			.hw = hw,
+			.id = hw->id,
+			.slot = (uint16_t)n,
+			.depth = (uint16_t)e->cfg.depth,
+			.desc = hw->desc,
+			.buf = hw->buf,
+			.buf_size = e->cfg.max_io,
+			.tag_priv = hw->tag_priv,
+			.prepares = hw->nr_threads == 0,
+		};
+		hw->nr_threads++;
+		n++;
+	}
+	t->nr_qs = n;
+	return 0;
+}
+
+static int eng_build(struct eng *e)
+{
+	int r;
+
+	e->hw = calloc(e->cfg.queues, sizeof(*e->hw));
+	e->thr = calloc(e->cfg.threads, sizeof(*e->thr));
+	e->stop_fd = eventfd(0, EFD_CLOEXEC);
+	e->done_fd = eventfd(0, EFD_CLOEXEC);
+	if (!e->hw || !e->thr)
+		return -ENOMEM;
+	if (e->stop_fd < 0 || e->done_fd < 0)
+		return -errno;
+	for (unsigned int i = 0; i < e->cfg.queues; i++) {
+		e->hw[i].id = (uint16_t)i;
+		e->hw[i].cpus = e->cfg.affinity[i];
+		r = hw_map(e, &e->hw[i]);
+		if (r < 0)
+			return r;
+	}
+	for (unsigned int i = 0; i < e->cfg.threads; i++) {
+		struct q_thr *t = &e->thr[i];
+
+		t->eng = e;
+		t->index = i;
+		t->be = e->cfg.batch ? &be_batch : &be_perio;
+		t->tgt = e->cfg.tgt;
+		r = thr_add_queues(e, t);
+		if (r < 0)
+			return r;
+	}
+	return 0;
+}
+
+static void *thr_main(void *arg)
+{
+	struct q_thr *t = arg;
+	struct eng *e = t->eng;
+	bool last;
+
+	q_thr_run(t);
+	/* one thread that failed takes all along: a device without a queue hangs its users */
+	if (t->fail.err)
+		eng_stop(e);
+	pthread_mutex_lock(&e->lock);
+	last = --e->running == 0;
+	pthread_mutex_unlock(&e->lock);
+	if (last)
+		eventfd_write(e->done_fd, 1);
+	return NULL;
+}
+
+/* Threads that cannot be created count as arrived with an error, in both phases. */
+static void spawn(struct eng *e)
+{
+	pthread_attr_t attr;
+	unsigned int missing = 0;
+
+	pthread_attr_init(&attr);
+	pthread_attr_setstacksize(&attr, THREAD_STACK);
+	pthread_mutex_lock(&e->lock);
+	for (unsigned int i = 0; i < e->cfg.threads; i++) {
+		struct q_thr *t = &e->thr[i];
+		int r = missing ? 0 : pthread_create(&t->tid, &attr, thr_main, t);
+
+		t->started = !missing && !r;
+		if (t->started) {
+			e->running++;
+			continue;
+		}
+		if (r) {
+			fail_errno(&t->fail, r, "I/O thread %u: cannot be created", i);
+			e->phase_err = -r;
+		}
+		missing++;
+	}
+	e->arrived += missing;
+	if (missing == e->cfg.threads)
+		e->phase++;
+	pthread_mutex_unlock(&e->lock);
+	pthread_attr_destroy(&attr);
+}
+
+/* Waits for the end of both phases, or of the first one when it failed. */
+static int wait_started(struct eng *e)
+{
+	int r;
+
+	pthread_mutex_lock(&e->lock);
+	while (e->phase < 1 || (e->phase < 2 && !e->phase_err))
+		pthread_cond_wait(&e->cond, &e->lock);
+	r = e->phase_err;
+	pthread_mutex_unlock(&e->lock);
+	return r;
+}
+
+int eng_start(const struct eng_cfg *cfg, struct eng **ret, struct fail *f)
+{
+	struct eng *e = calloc(1, sizeof(*e));
+	int r;
+
+	if (!e)
+		return fail_errno(f, ENOMEM, "cannot start the I/O engine");
+	e->cfg = *cfg;
+	e->stop_fd = e->done_fd = -1;
+	pthread_mutex_init(&e->lock, NULL);
+	pthread_cond_init(&e->cond, NULL);
+	r = eng_build(e);
+	e->cfg.affinity = NULL;
+	f->err = 0;
+	if (!r) {
+		spawn(e);
+		r = wait_started(e);
+	}
+	if (!r) {
+		*ret = e;
+		return 0;
+	}
+	eng_finish(e, f);
+	return f->err ? -f->err : fail_errno(f, -r, "cannot start the I/O engine");
+}
+
+int eng_done_fd(const struct eng *e)
+{
+	return e->done_fd;
+}
+
+void eng_stop(struct eng *e)
+{
+	if (e->stop_fd >= 0)
+		eventfd_write(e->stop_fd, 1);
+}
+
+void eng_finish(struct eng *e, struct fail *f)
+{
+	f->err = 0;
+	eng_stop(e);
+	for (unsigned int i = 0; e->thr && i < e->cfg.threads; i++) {
+		if (e->thr[i].started)
+			pthread_join(e->thr[i].tid, NULL);
+		if (e->thr[i].fail.err && !f->err)
+			*f = e->thr[i].fail;
+		free(e->thr[i].qs);
+	}
+	for (unsigned int i = 0; e->hw && i < e->cfg.queues; i++)
+		hw_unmap(e, &e->hw[i]);
+	free(e->thr);
+	free(e->hw);
+	if (e->stop_fd >= 0)
+		close(e->stop_fd);
+	if (e->done_fd >= 0)
+		close(e->done_fd);
+	pthread_cond_destroy(&e->cond);
+	pthread_mutex_destroy(&e->lock);
+	free(e);
+}

@@ -1,0 +1,173 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * The loop of an I/O thread: submit and wait, reap, give each completion to back end or target.
+ */
+#include "engine/queue.h"
+
+#include <errno.h>
+#include <poll.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/prctl.h>
+
+#include "engine/engine_int.h"
+#include "target/target.h"
+#include "util/num.h"
+
+#ifndef PR_SET_IO_FLUSHER
+#define PR_SET_IO_FLUSHER 57
+#endif
+
+#define RING_MIN 16
+#define RING_SQ_MAX 32768U
+#define RING_CQ_MAX 65536U
+
+void q_thr_fail(struct q_thr *t, int err, const char *what)
+{
+	if (!t->fail.err)
+		fail_errno(&t->fail, -err, "I/O thread %u: %s", t->index, what);
+	t->stop = true;
+}
+
+void q_deliver(struct q *q, uint16_t tag)
+{
+	q->thr->tgt->queue_io(q, tag, q_desc(q, tag));
+}
+
+static uint32_t ring_size(unsigned int want, uint32_t max)
+{
+	if (want < RING_MIN)
+		want = RING_MIN;
+	return want > max ? max : num_pow2_ceil(want);
+}
+
+static int ring_init(struct q_thr *t)
+{
+	struct io_uring_params p = { 0 };
+	unsigned int sq, cq;
+	int r;
+
+	t->be->need(t, &sq, &cq);
+	/* one for the stop poll, and room for as many entries of the target */
+	p.cq_entries = ring_size(2 * cq + 1, RING_CQ_MAX);
+	p.flags = IORING_SETUP_CQSIZE | IORING_SETUP_SUBMIT_ALL | IORING_SETUP_COOP_TASKRUN |
+		  IORING_SETUP_SINGLE_ISSUER | IORING_SETUP_DEFER_TASKRUN;
+	r = io_uring_queue_init_params(ring_size(sq + 1, RING_SQ_MAX), &t->ring, &p);
+	if (r < 0)
+		return r;
+	r = io_uring_register_files(&t->ring, t->eng->cfg.fds, t->eng->cfg.nr_fds);
+	if (r < 0) {
+		io_uring_queue_exit(&t->ring);
+		return r;
+	}
+	/* saves a look-up per system call; works without */
+	io_uring_register_ring_fd(&t->ring);
+	return 0;
+}
+
+/* The stop descriptor becomes readable when the server wants its threads back. */
+static int arm_stop_poll(struct q_thr *t)
+{
+	struct io_uring_sqe *sqe = q_sqe(t);
+
+	if (!sqe)
+		return -EBUSY;
+	io_uring_prep_poll_add(sqe, t->eng->stop_fd, POLLIN);
+	sqe->user_data = ud_pack(UD_STOP, 0, 0, 0);
+	return 0;
+}
+
+static void become_io_thread(struct q_thr *t)
+{
+	cpu_set_t cpus;
+	char name[16];
+
+	snprintf(name, sizeof(name), "ublk%d.%u", t->eng->cfg.id, t->index);
+	pthread_setname_np(pthread_self(), name);
+	CPU_ZERO(&cpus);
+	for (unsigned int i = 0; i < t->nr_qs; i++)
+		CPU_OR(&cpus, &cpus, &t->qs[i].hw->cpus);
+	/* a hint: a cpuset may forbid all of them */
+	if (CPU_COUNT(&cpus) && pthread_setaffinity_np(pthread_self(), sizeof(cpus), &cpus))
+		msg_debug("I/O thread %u keeps its CPUs", t->index);
+	/* or memory reclaim could wait for this very device */
+	if (prctl(PR_SET_IO_FLUSHER, 1, 0, 0, 0) < 0)
+		eng_note_no_flusher(t->eng, errno);
+}
+
+static void dispatch(struct q_thr *t, const struct io_uring_cqe *cqe)
+{
+	uint64_t ud = cqe->user_data;
+
+	switch (ud_kind(ud)) {
+	case UD_BACKEND:
+		t->be->on_cqe(t, cqe);
+		return;
+	case UD_TARGET:
+		t->tgt->io_done(&t->qs[ud_slot(ud)], ud_tag(ud), ud_aux(ud), cqe->res);
+		return;
+	case UD_STOP:
+		t->stop = true;
+		return;
+	}
+}
+
+/* One turn: everything that is ready is handled before the next system call. */
+static int turn(struct q_thr *t)
+{
+	struct io_uring_cqe *cqe;
+	unsigned int head, n = 0;
+	int r = io_uring_submit_and_wait(&t->ring, 1);
+
+	/* EBUSY and EAGAIN: completions have to be reaped first */
+	if (r < 0 && r != -EINTR && r != -EBUSY && r != -EAGAIN)
+		return r;
+	io_uring_for_each_cqe(&t->ring, head, cqe) {
+		dispatch(t, cqe);
+		n++;
+	}
+	io_uring_cq_advance(&t->ring, n);
+	t->be->turn_end(t);
+	return 0;
+}
+
+static void serve_queues(struct q_thr *t)
+{
+	while (!t->stop && (t->live || t->busy)) {
+		int r = turn(t);
+
+		if (r < 0)
+			q_thr_fail(t, r, "io_uring_enter");
+	}
+	/* results of the last turn */
+	io_uring_submit(&t->ring);
+}
+
+void q_thr_run(struct q_thr *t)
+{
+	int r;
+
+	become_io_thread(t);
+	r = ring_init(t);
+	if (r < 0) {
+		q_thr_fail(t, r, "cannot set up its ring");
+		eng_phase(t->eng, r);
+		return;
+	}
+	r = t->be->init(t);
+	if (!r)
+		r = arm_stop_poll(t);
+	if (!r)
+		r = t->be->prepare(t);
+	if (r < 0)
+		q_thr_fail(t, r, "cannot prepare its queues");
+	if (eng_phase(t->eng, r) == 0) {
+		r = t->be->arm(t);
+		if (r < 0)
+			q_thr_fail(t, r, "cannot fetch requests");
+		if (eng_phase(t->eng, r) == 0)
+			serve_queues(t);
+	}
+	io_uring_queue_exit(&t->ring);
+	t->be->fini(t);
+}

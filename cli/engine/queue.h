@@ -1,0 +1,128 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * One I/O thread: its ring, its queues, and the calls that targets and back ends make from it.
+ * Everything here runs in that thread alone.
+ */
+#ifndef ENGINE_QUEUE_H
+#define ENGINE_QUEUE_H
+
+#include <liburing.h>
+#include <pthread.h>
+#include <stdbool.h>
+#include <stdint.h>
+#include <string.h>
+
+#include "abi/ublk_abi.h"
+#include "engine/backend.h"
+#include "engine/udata.h"
+#include "msg.h"
+
+struct eng;
+struct tgt_ops;
+
+/* A hardware queue: shared by all threads that serve it. */
+struct q_hw {
+	uint16_t id;
+	const struct ublksrv_io_desc *desc; /* the driver's, mapped, by tag */
+	size_t desc_len;
+	uint8_t *buf;	  /* depth × buf_size bytes, or NULL */
+	void *tag_priv;	  /* depth × tgt_ops.tag_size bytes, zero at start, the target's own */
+	cpu_set_t cpus;
+	unsigned int nr_threads;
+};
+
+/* A hardware queue as one thread sees it. */
+struct q {
+	struct q_thr *thr;
+	const struct ublksrv_io_desc *desc;
+	uint8_t *buf;
+	size_t buf_size;
+	void *tag_priv;
+	void *be; /* the back end's own, from init() to fini() */
+	struct q_hw *hw;
+	uint16_t id;	/* of the hardware queue */
+	uint16_t slot;	/* index in the thread */
+	uint16_t depth;
+	bool prepares;	/* this thread prepares the tags of the queue */
+};
+
+struct q_thr {
+	struct io_uring ring;
+	const struct q_backend *be;
+	const struct tgt_ops *tgt;
+	struct q *qs;
+	unsigned int nr_qs;
+	unsigned int live; /* commands with which the driver can still deliver requests */
+	unsigned int busy; /* requests taken whose result the driver has not got yet */
+	bool stop;
+	/* set up by the engine */
+	struct eng *eng;
+	unsigned int index;
+	pthread_t tid;
+	bool started;
+	struct fail fail; /* why the thread gave up; err 0: it did not */
+};
+
+/* Index of /dev/ublkcN in the registered files of every ring; targets' files follow. */
+#define Q_FILE_CDEV 0
+#define Q_FILE_TARGET 1
+
+/* Body of an I/O thread, from ring set-up to the end of the device. */
+void q_thr_run(struct q_thr *t);
+
+/* A request that was delivered: to the target. */
+void q_deliver(struct q *q, uint16_t tag);
+
+/*
+ * A free submission entry, its old contents in it. Submits what is there when the ring is full;
+ * NULL only when the kernel refuses that too.
+ */
+static inline struct io_uring_sqe *q_sqe(struct q_thr *t)
+{
+	struct io_uring_sqe *sqe = io_uring_get_sqe(&t->ring);
+
+	if (__builtin_expect(!sqe, 0)) {
+		io_uring_submit(&t->ring);
+		sqe = io_uring_get_sqe(&t->ring);
+	}
+	return sqe;
+}
+
+/* A command on /dev/ublkcN with an empty command area. */
+static inline void q_prep_cdev(struct io_uring_sqe *sqe, uint32_t op, uint64_t ud)
+{
+	/* all 64 bytes: slots are used again */
+	memset(sqe, 0, sizeof(*sqe));
+	sqe->opcode = IORING_OP_URING_CMD;
+	sqe->flags = IOSQE_FIXED_FILE;
+	sqe->fd = Q_FILE_CDEV;
+	sqe->cmd_op = op;
+	sqe->user_data = ud;
+}
+
+static inline void *q_cmd_area(struct io_uring_sqe *sqe)
+{
+	return sqe->cmd;
+}
+
+static inline const struct ublksrv_io_desc *q_desc(const struct q *q, uint16_t tag)
+{
+	return &q->desc[tag];
+}
+
+/* Server buffer of a tag; only in modes that have one. */
+static inline uint8_t *q_buf(const struct q *q, uint16_t tag)
+{
+	return q->buf + (size_t)tag * q->buf_size;
+}
+
+/* Result of a request: bytes or -errno; exactly once per delivery. */
+static inline void q_complete(struct q *q, uint16_t tag, int32_t res)
+{
+	q->thr->be->complete(q, tag, res);
+}
+
+/* The thread cannot go on: it ends, and with it the server. err is negative. */
+void q_thr_fail(struct q_thr *t, int err, const char *what);
+
+#endif

@@ -1,0 +1,72 @@
+/* SPDX-License-Identifier: MIT */
+#include <errno.h>
+#include <json-c/json.h>
+#include <stdio.h>
+
+#include "out/col.h"
+#include "version.h"
+
+#define JSON_SCHEMA 1
+
+static struct json_object *names_array(const struct col_value *v)
+{
+	struct json_object *a = json_object_new_array();
+
+	for (size_t i = 0; a && i < v->nr_names; i++)
+		json_object_array_add(a, json_object_new_string(v->names[i]));
+	return a;
+}
+
+/* NULL is JSON's null: nothing is known. */
+static struct json_object *value_to_json(const struct col *c, const struct col_value *v)
+{
+	switch (c->type) {
+	case COL_TEXT:
+		return v->text ? json_object_new_string(v->text) : NULL;
+	case COL_NAMES:
+		return v->has_names ? names_array(v) : NULL;
+	case COL_BOOL:
+		return v->num < 0 ? NULL : json_object_new_boolean(v->num != 0);
+	case COL_NUM:
+	case COL_SIZE:
+		return v->num < 0 ? NULL : json_object_new_int64(v->num);
+	}
+	return NULL;
+}
+
+static struct json_object *row_to_json(const struct out *o, const void *row)
+{
+	struct json_object *obj = json_object_new_object();
+
+	for (size_t i = 0; obj && i < o->nr_cols; i++) {
+		struct col_value v = { .num = -1 };
+
+		o->cols[i].get(row, &v);
+		json_object_object_add(obj, o->cols[i].key, value_to_json(&o->cols[i], &v));
+	}
+	return obj;
+}
+
+int out_json(const struct out *o, struct fail *f)
+{
+	struct json_object *root = json_object_new_object(), *about = json_object_new_object();
+	struct json_object *rows = json_object_new_array();
+	const char *text;
+
+	json_object_object_add(about, "schema", json_object_new_int(JSON_SCHEMA));
+	json_object_object_add(about, "version", json_object_new_string(UBLKCTL_VERSION));
+	json_object_object_add(root, "ublkctl", about);
+	for (size_t r = 0; r < o->nr_rows; r++)
+		json_object_array_add(rows, row_to_json(o, (const char *)o->rows + r * o->row_size));
+	json_object_object_add(root, o->json_array, rows);
+	if (o->json_extra)
+		o->json_extra(root, o->json_extra_arg);
+	text = json_object_to_json_string_ext(root, JSON_C_TO_STRING_PRETTY |
+							    JSON_C_TO_STRING_NOSLASHESCAPE);
+	if (!text || printf("%s\n", text) < 0) {
+		json_object_put(root);
+		return fail_errno(f, errno ? errno : ENOMEM, "cannot print JSON");
+	}
+	json_object_put(root);
+	return 0;
+}

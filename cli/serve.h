@@ -1,0 +1,23 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Life of one device server, from ADD_DEV to the end of the device.
+ */
+#ifndef SERVE_H
+#define SERVE_H
+
+#include "cfg.h"
+
+/* Pause and limit of the waits for nodes in /dev. */
+#define SERVE_POLL_MS 5
+
+/*
+ * Serves a device with cfg until it is deleted or a signal asks for its end. Reports READY or
+ * FAILED (daemon.h) on report_fd, or as messages when it is -1 (--foreground). Returns 0, or
+ * -errno: then no device, record or thread is left.
+ */
+int serve(const struct dev_cfg *cfg, int report_fd);
+
+/* A device's flags for ADD_DEV: what cfg asks the driver for. */
+uint64_t serve_wanted_flags(const struct dev_cfg *cfg);
+
+#endif
