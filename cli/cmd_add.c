@@ -18,6 +18,7 @@
 #include "util/num.h"
 
 #define QUEUES_DEFAULT_MAX 4
+#define BATCH_DEPTH_MIN 2
 /* on top of the deadline: a server that failed in time still undoes what it did */
 #define UNDO_GRACE_MS 20000
 
@@ -87,6 +88,12 @@ static void set_defaults(struct dev_cfg *d)
 		d->threads = d->queues;
 	if (!d->phys_block_size)
 		d->phys_block_size = 4096;
+	/* its queue of events holds two or more (Linux 7.3: ADD_DEV says EINVAL) */
+	if (d->batch && d->depth < BATCH_DEPTH_MIN) {
+		msg_warn("--depth %u: the driver's batch path takes %u or more, using %u", d->depth,
+			 BATCH_DEPTH_MIN, BATCH_DEPTH_MIN);
+		d->depth = BATCH_DEPTH_MIN;
+	}
 }
 
 static int check_cfg(const struct dev_cfg *d, struct fail *f)

@@ -61,7 +61,7 @@ int out_json(const struct out *o, struct fail *f)
 	json_object_object_add(root, o->json_array, rows);
 	if (o->json_extra)
 		o->json_extra(root, o->json_extra_arg);
-	text = json_object_to_json_string_ext(root, JSON_C_TO_STRING_PRETTY |
+	text = json_object_to_json_string_ext(root, JSON_C_TO_STRING_PRETTY | JSON_C_TO_STRING_SPACED |
 							    JSON_C_TO_STRING_NOSLASHESCAPE);
 	if (!text || printf("%s\n", text) < 0) {
 		json_object_put(root);
