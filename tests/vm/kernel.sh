@@ -1,7 +1,7 @@
 # shellcheck shell=bash
 # Finding, fetching and caching the kernels of the throwaway guest; sourced by tests/vm/run.
 #
-# Cache:  kernels/RELEASE/vmlinuz, kernels/RELEASE/lib/modules/RELEASE,
+# Cache:  kernels/RELEASE/vmlinuz and vmlinux, kernels/RELEASE/lib/modules/RELEASE,
 #         kernels/RELEASE/initrd-* (busybox and the modules needed before the root is there),
 #         suites/SUITE (release of the newest kernel of that suite when it was last fetched).
 # Results of kernel_find: kernel_image, kernel_modules, kernel_release, kernel_base (where modprobe -d
@@ -108,7 +108,23 @@ kernel_candidates() { # SPEC: prints the releases that the lists offer for SPEC,
 	esac
 }
 
-# The 8 MB of vmlinuz and the pruned module tree are all that is kept of the packages.
+# Decompressed here once instead of by emulation at each boot, which takes a second. qemu enters such a
+# kernel through its PVH note; one that does not unpack is started as it is.
+kernel_decompress() { # DIR with vmlinuz: adds vmlinux
+	local magic offset tool
+	for tool in zstd:$'\x28\xb5\x2f\xfd' xz:$'\xfd7zXZ'; do
+		magic=${tool#*:} tool=${tool%%:*}
+		command -v "$tool" >/dev/null || continue
+		offset=$(LC_ALL=C grep -aboF -m 1 -e "$magic" "$1/vmlinuz" | head -n 1 | cut -d : -f 1)
+		[ -n "$offset" ] || continue
+		# What follows the compressed part makes the tool complain at the end.
+		tail -c "+$((offset + 1))" "$1/vmlinuz" | "$tool" -dc >"$1/vmlinux" 2>/dev/null
+		[ "$(head -c 4 "$1/vmlinux")" != $'\x7fELF' ] || return 0
+		rm -f "$1/vmlinux"
+	done
+}
+
+# The kernel image and the pruned module tree are all that is kept of the packages.
 kernel_unpack() { # RELEASE
 	local release=$1 deb tree useless
 	for deb in "$work"/*.deb; do
@@ -124,6 +140,7 @@ kernel_unpack() { # RELEASE
 	mv "$tree/vmlinuz" "$work/new/" 2>/dev/null ||
 		mv "$work/root/boot/vmlinuz-$release" "$work/new/vmlinuz" || die "no kernel in its packages"
 	mv "$work/root/boot/config-$release" "$tree/config" 2>/dev/null
+	kernel_decompress "$work/new"
 	for useless in $kernel_useless; do
 		rm -rf "${tree:?}/kernel/$useless"
 	done
@@ -239,7 +256,8 @@ kernel_find() { # SPEC UPDATE: sets kernel_*, fetching what the cache does not h
 	fi
 	kernel_release=$found
 	kernel_home=$cache/kernels/$found
-	kernel_image=$kernel_home/vmlinuz
+	kernel_image=$kernel_home/vmlinux
+	[ -e "$kernel_image" ] || kernel_image=$kernel_home/vmlinuz
 	kernel_modules=$kernel_home/lib/modules/$found
 	kernel_base=$kernel_home
 }
