@@ -42,13 +42,20 @@ static const struct field {
 int rec_open_dir(bool create)
 {
 	char path[FS_PATH_MAX];
+	bool made;
 	int fd;
 
 	fs_path(path, REC_DIR);
-	if (create && mkdir(path, 0755) < 0 && errno != EEXIST)
+	made = create && mkdir(path, 0755) == 0;
+	if (create && !made && errno != EEXIST)
 		return -errno;
 	fd = open(path, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
-	return fd < 0 ? -errno : fd;
+	if (fd < 0)
+		return -errno;
+	/* the umask of the caller must not hide the records from `list` */
+	if (made)
+		fchmod(fd, 0755);
+	return fd;
 }
 
 static void rec_name(char *buf, size_t size, int id)
@@ -130,18 +137,19 @@ int rec_remove(int dirfd, int id, uint64_t cookie)
 	return r == -ENOENT ? 0 : r;
 }
 
-/* Whole number of a member in [min, max]. */
+/* Whole number of a member in [min, max]; max is INT64_MAX or less. */
 static int get_num(struct json_object *o, const char *key, uint64_t min, uint64_t max, uint64_t *ret)
 {
 	struct json_object *v;
-	int64_t n;
+	uint64_t n;
 
 	if (!json_object_object_get_ex(o, key, &v) || !json_object_is_type(v, json_type_int))
 		return -EPROTO;
-	n = json_object_get_int64(v);
-	if (n < 0 || (uint64_t)n < min || (uint64_t)n > max)
+	/* the signed reading tells a negative number, the unsigned one a number above INT64_MAX */
+	n = json_object_get_uint64(v);
+	if (json_object_get_int64(v) < 0 || n < min || n > max)
 		return -EPROTO;
-	*ret = (uint64_t)n;
+	*ret = n;
 	return 0;
 }
 
@@ -178,34 +186,56 @@ static int field_from_json(const struct field *f, struct json_object *o, struct 
 	return 0;
 }
 
+/* 64 bits as "0x" and 16 digits: the form in which it was written. */
+static int get_cookie(struct json_object *o, uint64_t *ret)
+{
+	char text[24];
+
+	if (get_text(o, "cookie", text, sizeof(text)) < 0 || strncmp(text, "0x", 2) ||
+	    strspn(text + 2, "0123456789abcdef") != 16 || text[18])
+		return -EPROTO;
+	*ret = strtoull(text, NULL, 16);
+	return 0;
+}
+
 static int from_object(struct json_object *o, struct record *rec)
 {
 	uint64_t schema, id, pid;
-	char cookie[24], *end;
 
 	if (get_num(o, "schema", REC_SCHEMA, REC_SCHEMA, &schema) < 0 ||
 	    get_num(o, "id", 0, INT32_MAX, &id) < 0 ||
 	    get_text(o, "target", rec->target, sizeof(rec->target)) < 0 ||
 	    get_num(o, "pid", 0, INT32_MAX, &pid) < 0 ||
 	    get_num(o, "pid_start", 0, INT64_MAX, &rec->pid_start) < 0 ||
-	    get_text(o, "cookie", cookie, sizeof(cookie)) < 0 ||
+	    get_cookie(o, &rec->cookie) < 0 ||
 	    get_text(o, "created", rec->created, sizeof(rec->created)) < 0 ||
 	    get_text(o, "version", rec->version, sizeof(rec->version)) < 0)
 		return -EPROTO;
 	rec->cfg.id = (int)id;
 	rec->pid = (pid_t)pid;
-	rec->cookie = strtoull(cookie, &end, 16);
-	if (*end)
-		return -EPROTO;
 	for (size_t i = 0; i < ARRAY_SIZE(fields); i++)
 		if (field_from_json(&fields[i], o, &rec->cfg) < 0)
 			return -EPROTO;
 	return 0;
 }
 
+/* One value and nothing behind it; NULL otherwise. */
+static struct json_object *parse_whole(const char *text)
+{
+	struct json_tokener *tok = json_tokener_new();
+	struct json_object *o;
+
+	if (!tok)
+		return NULL;
+	json_tokener_set_flags(tok, JSON_TOKENER_STRICT);
+	o = json_tokener_parse_ex(tok, text, (int)strlen(text) + 1);
+	json_tokener_free(tok);
+	return o;
+}
+
 int rec_from_json(const char *text, struct record *ret)
 {
-	struct json_object *o = json_tokener_parse(text);
+	struct json_object *o = parse_whole(text);
 	struct record rec = { 0 };
 	int r;
 
@@ -224,6 +254,7 @@ int rec_read(int dirfd, int id, struct record *ret)
 	char name[32];
 	_cleanup_free_ char *text = NULL;
 	_cleanup_fd_ int fd = -1;
+	struct record rec;
 	struct stat st;
 	int r;
 
@@ -241,11 +272,17 @@ int rec_read(int dirfd, int id, struct record *ret)
 	r = fs_read_all(fd, REC_MAX_BYTES, &text);
 	if (r < 0)
 		return r;
-	r = rec_from_json(text, ret);
-	return r < 0 ? r : ret->cfg.id == id ? 0 : -EPROTO;
+	r = rec_from_json(text, &rec);
+	if (r < 0)
+		return r;
+	if (rec.cfg.id != id)
+		return -EPROTO;
+	*ret = rec;
+	return 0;
 }
 
 bool rec_server_alive(const struct record *rec)
 {
-	return rec->pid > 0 && fs_pid_start(rec->pid) == rec->pid_start;
+	/* 0 is what fs_pid_start() says of a process that has ended */
+	return rec->pid > 0 && rec->pid_start && fs_pid_start(rec->pid) == rec->pid_start;
 }

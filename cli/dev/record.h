@@ -34,7 +34,8 @@ int rec_write(int dirfd, const struct record *rec);
 int rec_remove(int dirfd, int id, uint64_t cookie);
 /*
  * -ENOENT: none; -EPERM: not owned by root or the caller, or writable by others;
- * -EPROTO: not a record of a known schema, or with values out of range.
+ * -EPROTO: not a record of a known schema, or with values out of range; -EFBIG: no record is
+ * that large.
  */
 int rec_read(int dirfd, int id, struct record *ret);
 bool rec_server_alive(const struct record *rec);
