@@ -3,6 +3,7 @@
  * add: words → struct dev_cfg, checks, a server in the background, its device verified.
  */
 #include <errno.h>
+#include <signal.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/stat.h>
@@ -142,17 +143,39 @@ static bool node_is_right(int id, uint64_t size)
 	       sectors * 512 == size;
 }
 
-static int verify_node(const struct dev_cfg *d, int id, pid_t server, struct fail *f)
+static int verify_node(const struct dev_cfg *d, int id, struct fail *f)
 {
 	int64_t deadline = fs_now_ms() + (int64_t)d->timeout_s * 1000;
 
 	while (!node_is_right(id, d->size)) {
 		if (fs_now_ms() > deadline)
 			return fail_set(f, ETIME,
-					"/dev/ublkb%d did not appear as a block device of %llu bytes; its server is process %d",
-					id, (unsigned long long)d->size, (int)server);
+					"/dev/ublkb%d did not appear as a block device of %llu bytes",
+					id, (unsigned long long)d->size);
 		fs_sleep_ms(SERVE_POLL_MS);
 	}
+	return 0;
+}
+
+/* The server deletes its device when it is asked to end: nobody was told of this one. */
+static void give_up_device(const struct dev_cfg *d, int id, pid_t server)
+{
+	int64_t deadline = fs_now_ms() + (int64_t)d->timeout_s * 1000;
+
+	if (kill(server, SIGTERM) < 0)
+		return;
+	while (dev_anything_left(id) && fs_now_ms() < deadline)
+		fs_sleep_ms(SERVE_POLL_MS);
+}
+
+static int print_result(const struct add_cfg *cfg, int id, struct fail *f)
+{
+	int r = cfg->json ? cmd_print_device(id, f) : 0;
+
+	if (r < 0)
+		return r;
+	if ((!cfg->json && printf("/dev/ublkb%d\n", id) < 0) || fflush(stdout))
+		return fail_errno(f, errno, "cannot write to standard output, device %d is deleted again", id);
 	return 0;
 }
 
@@ -170,13 +193,12 @@ static int add_background(struct add_cfg *cfg, struct fail *f)
 		return r;
 	if (*m.text)
 		msg_warn("%s", m.text);
-	r = verify_node(&cfg->dev, m.id, m.pid, f);
+	r = verify_node(&cfg->dev, m.id, f);
+	if (!r)
+		r = print_result(cfg, m.id, f);
 	if (r < 0)
-		return r;
-	if (cfg->json)
-		return cmd_print_device(m.id, f);
-	printf("/dev/ublkb%d\n", m.id);
-	return 0;
+		give_up_device(&cfg->dev, m.id, m.pid);
+	return r;
 }
 
 static int add_run(const struct cmd_args *a, struct fail *f)

@@ -76,7 +76,8 @@ static int stop_and_delete(void *arg, struct fail *f)
 	if (r < 0)
 		return r == -EBUSY ? fail_set(f, EBUSY, "the driver says it is in use") :
 				     fail_errno(f, -r, "cannot stop device %u", id);
-	r = t->cfg->no_wait ? ctrl_del_dev_async(&c, id) : ctrl_del_dev(&c, id);
+	/* who has the disk open keeps the id: --force does not wait for them */
+	r = t->cfg->no_wait || t->cfg->force ? ctrl_del_dev_async(&c, id) : ctrl_del_dev(&c, id);
 	ctrl_close(&c);
 	/* somebody else was faster: gone is gone */
 	return r < 0 && r != -ENODEV ? fail_errno(f, -r, "cannot delete device %u", id) : 0;
@@ -173,6 +174,7 @@ static int del_one(struct ctrl *c, const struct del_cfg *cfg, bool safe_stop, in
 {
 	struct target_dev t = { .cfg = cfg, .safe_stop = safe_stop };
 	int r = dev_probe(c, id, &t.view);
+	char user[DEV_USER_TEXT] = "";
 
 	if (r == -ENODEV && cfg->ignore_missing)
 		return 0;
@@ -180,10 +182,14 @@ static int del_one(struct ctrl *c, const struct del_cfg *cfg, bool safe_stop, in
 		return fail_set(f, ENODEV, "no device %d", id);
 	if (r < 0)
 		return fail_errno(f, -r, "cannot look at device %d", id);
+	if (cfg->force)
+		dev_find_user(id, user);
 	r = stop_unused(&t, f);
 	if (r < 0)
 		return r;
 	remove_record(&t);
+	if (*user)
+		msg_hint("device %d was %s: its id is free once that ends", id, user);
 	return cfg->no_wait ? 0 : wait_gone(&t, f);
 }
 

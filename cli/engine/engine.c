@@ -25,11 +25,12 @@ static int eng_phase_locked(struct eng *e, int err)
 	if (++e->arrived == e->cfg.threads) {
 		e->arrived = 0;
 		e->phase++;
+		e->phase_result = e->phase_err;
 		pthread_cond_broadcast(&e->cond);
 	}
 	while (e->phase == mine)
 		pthread_cond_wait(&e->cond, &e->lock);
-	return e->phase_err;
+	return e->phase_result;
 }
 
 int eng_phase(struct eng *e, int err)

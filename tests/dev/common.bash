@@ -1,0 +1,88 @@
+# Common to all tests on a real driver. Runs in the guest, as root.
+
+ublkctl() {
+	"$PWD/${BUILD:-build}/ublkctl" "$@"
+}
+
+# Kernels from 7.0 on have the batch path.
+has_batch() {
+	[ "$(uname -r | cut -d. -f1)" -ge 7 ]
+}
+
+needs_batch() {
+	has_batch || skip "the batch path needs Linux 7.0, this is $(uname -r)"
+}
+
+# "per-io" and, where the driver has it, "batch"; path_opts gives the option for one.
+paths() {
+	echo per-io
+	if has_batch; then echo batch; fi
+}
+
+path_opts() {
+	if [ "$1" = batch ]; then echo -b; fi
+}
+
+# Everything a device can leave behind.
+leftovers() {
+	find /dev -maxdepth 1 -name 'ublk[bc]*'
+	ls /sys/class/ublk-char
+	find /sys/block -maxdepth 1 -name 'ublkb*'
+	find /run/ublkctl -mindepth 1 2>/dev/null
+	pgrep -a ublkctl
+	return 0
+}
+
+nothing_left() {
+	local left
+	left=$(leftovers)
+	if [ -n "$left" ]; then
+		echo "left behind: $left" >&2
+		return 1
+	fi
+}
+
+# Waits up to 10 s for a condition that another process brings about.
+wait_for() {
+	local i
+	for ((i = 0; i < 200; i++)); do
+		if "$@"; then return 0; fi
+		sleep 0.05
+	done
+	echo "never true: $*" >&2
+	return 1
+}
+
+server_pid() {
+	ublkctl list "$1" --json | jq -e .devices[0].pid
+}
+
+state_is() {
+	[ "$(ublkctl list "$1" --json 2>/dev/null | jq -r .devices[0].state)" = "$2" ]
+}
+
+gone() {
+	[ ! -e "/proc/$1" ] || grep -q '^State:	Z' "/proc/$1/status"
+}
+
+# run, with stderr apart in $err
+run_split() {
+	local errfile=$BATS_TEST_TMPDIR/stderr
+	status=0
+	output=$("$@" 2>"$errfile") || status=$?
+	err=$(cat "$errfile")
+	echo "status $status, stdout: $output, stderr: $err"
+}
+
+setup() {
+	cd "$BATS_TEST_DIRNAME/../.." || return 1
+}
+
+# A failed test must not spoil the next one.
+teardown() {
+	local pid
+	for pid in $(pgrep ublkctl); do kill -CONT "$pid" 2>/dev/null; done
+	umount -A /mnt 2>/dev/null
+	ublkctl del --all --force >/dev/null 2>&1
+	return 0
+}

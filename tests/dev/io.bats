@@ -1,0 +1,90 @@
+#!/usr/bin/env bats
+# Data path of the null target on both I/O paths.
+
+load common
+
+fio_run() {
+	fio --filename="$1" --rw=randrw --bs=4k --iodepth=64 --ioengine=io_uring --direct=1 \
+		--number_ios=20000 --name=x --output-format=json >"$BATS_TEST_TMPDIR/fio.json"
+	jq -e '.jobs[0] | .error == 0 and .read.total_ios + .write.total_ios == 20000' "$BATS_TEST_TMPDIR/fio.json"
+}
+
+# add with the words given, fio, columns as expected, del
+check_shape() {
+	local want=$1 d
+	shift
+	d=$(ublkctl add -t null "$@")
+	[ -b "$d" ]
+	[ "$(ublkctl list -o BATCH,QUEUES,THREADS,DEPTH --noheadings --raw)" = "$want" ]
+	fio_run "$d"
+	ublkctl del "$d"
+	nothing_left
+}
+
+@test "per-I/O path: fio on the default shape" {
+	check_shape "no $(nproc) $(nproc) 128"
+}
+
+@test "per-I/O path: fio with depth 1 and 4096" {
+	check_shape "no 1 1 1" -q 1 -d 1
+	check_shape "no $(nproc) $(nproc) 4096" -d 4096
+}
+
+@test "batch: fio on the default shape" {
+	needs_batch
+	check_shape "yes $(nproc) $(nproc) 128" -b
+}
+
+@test "batch: one thread on all queues, four threads on one queue" {
+	needs_batch
+	check_shape "yes $(nproc) 1 128" -b -q 4 --threads 1
+	check_shape "yes 1 4 128" -b -q 1 --threads 4
+	check_shape "yes 2 3 16" -b -q 2 --threads 3 -d 16
+}
+
+@test "batch: fio with depth 4096, and depth 1, which the driver's batch path cannot" {
+	needs_batch
+	check_shape "yes $(nproc) $(nproc) 4096" -b -d 4096
+	check_shape "yes 1 1 2" -b -d 1 -q 1
+}
+
+@test "reads return zeros, also right after writes of random data" {
+	for path in $(paths); do
+		d=$(ublkctl add -t null $(path_opts "$path") -d 8 -q 1 -s 256M)
+		for bs in 4k 64k 512k; do
+			dd if=/dev/urandom of="$d" bs=$bs count=32 oflag=direct 2>/dev/null
+			cmp -n 33554432 "$d" /dev/zero
+			# mixed at the same time, on the same tags
+			fio --name=w --filename="$d" --rw=randwrite --bs=$bs --iodepth=8 --ioengine=io_uring \
+				--direct=1 --number_ios=2000 --refill_buffers=1 >/dev/null 3>&- &
+			writer=$!
+			for _ in 1 2 3; do
+				dd if="$d" bs=$bs count=32 iflag=direct 2>/dev/null | cmp -n $((32 * $(numfmt --from=iec "${bs^^}"))) - /dev/zero
+			done
+			wait "$writer"
+		done
+		ublkctl del "$d"
+	done
+}
+
+@test "discard and write-zeroes are announced and succeed" {
+	for path in $(paths); do
+		d=$(ublkctl add -t null $(path_opts "$path") -s 1G)
+		[ "$(cat "/sys/block/${d#/dev/}/queue/discard_max_bytes")" -gt 0 ]
+		blkdiscard -o 0 -l 1M "$d"
+		blkdiscard -z -o 1M -l 1M "$d"
+		blockdev --flushbufs "$d"
+		ublkctl del "$d"
+	done
+}
+
+@test "requests larger than --max-io are split by the block layer and complete" {
+	for path in $(paths); do
+		d=$(ublkctl add -t null $(path_opts "$path") --max-io 16K -s 64M)
+		dd if="$d" of=/dev/null bs=1M count=16 iflag=direct
+		ublkctl del "$d"
+		d=$(ublkctl add -t null $(path_opts "$path") --max-io 32M -q 1 -d 4 -s 1G)
+		dd if="$d" of=/dev/null bs=32M count=4 iflag=direct
+		ublkctl del "$d"
+	done
+}
