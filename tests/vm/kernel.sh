@@ -1,4 +1,6 @@
 # shellcheck shell=bash
+# SPDX-License-Identifier: MIT
+#
 # Finding, fetching and caching the kernels of the throwaway guest; sourced by tests/vm/run.
 #
 # Cache:  kernels/RELEASE/vmlinuz and vmlinux, kernels/RELEASE/lib/modules/RELEASE,
