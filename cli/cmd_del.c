@@ -14,6 +14,8 @@
 #include "util/fs.h"
 
 #define POLL_MS 10
+/* Devices that are stopped at a time: most of a stop is waiting for the kernel. */
+#define AT_ONCE 16
 /* An opener that no process shows is udev or the kernel on its way out: it gets this long. */
 #define UNSEEN_USER_MS 2000
 
@@ -48,6 +50,10 @@ struct target_dev {
 	const struct del_cfg *cfg;
 	bool safe_stop; /* the driver itself refuses to stop a disk in use */
 	struct dev_view view;
+	struct daemon_call call;
+	char user[DEV_USER_TEXT]; /* who loses it by --force */
+	bool missing;		  /* and that is no failure */
+	int err;		  /* of the start; the text is printed already */
 };
 
 /* ---- in the helper process: calls that may hang with the server -------------------------- */
@@ -121,24 +127,32 @@ static int wait_unused(const struct target_dev *t, int64_t deadline, struct fail
 	return 0;
 }
 
-static int stop_unused(struct target_dev *t, struct fail *f)
+static int start_stop(struct target_dev *t, int64_t deadline, struct fail *f)
+{
+	int r = wait_unused(t, deadline, f);
+
+	return r < 0 ? r : daemon_call_start(&t->call, stop_and_delete, t, (int)t->cfg->timeout_s * 1000, f);
+}
+
+/* After start_stop(): the result, with further tries while an opener is only passing by. */
+static int finish_stop(struct target_dev *t, struct fail *f)
 {
 	int64_t now = fs_now_ms(), deadline = now + (int64_t)t->cfg->wait_s * 1000;
-	int64_t unseen = now + UNSEEN_USER_MS;
+	int64_t last = now + UNSEEN_USER_MS > deadline ? now + UNSEEN_USER_MS : deadline;
 	int r;
 
 	for (;;) {
-		r = wait_unused(t, deadline, f);
-		if (r < 0)
-			return r;
-		r = daemon_call(stop_and_delete, t, (int)t->cfg->timeout_s * 1000, f);
+		r = daemon_call_wait(&t->call, f);
 		if (r == -ETIME)
 			return timed_out(t, "for its disk to stop and its server to close it", f);
 		if (r != -EBUSY)
 			return r;
-		if (fs_now_ms() >= (deadline > unseen ? deadline : unseen))
+		if (fs_now_ms() >= last)
 			return busy(t->view.id, "it is open, by nobody that can be seen from here", f);
 		fs_sleep_ms(POLL_MS);
+		r = start_stop(t, deadline, f);
+		if (r < 0)
+			return r;
 	}
 }
 
@@ -170,27 +184,63 @@ static void remove_record(const struct target_dev *t)
 		msg_warn("the record of device %d in /run/ublkctl stays", t->view.id);
 }
 
-static int del_one(struct ctrl *c, const struct del_cfg *cfg, bool safe_stop, int id, struct fail *f)
+static int begin(struct ctrl *c, struct target_dev *t, int id, struct fail *f)
 {
-	struct target_dev t = { .cfg = cfg, .safe_stop = safe_stop };
-	int r = dev_probe(c, id, &t.view);
-	char user[DEV_USER_TEXT] = "";
+	int r = dev_probe(c, id, &t->view);
 
-	if (r == -ENODEV && cfg->ignore_missing)
+	if (r == -ENODEV && t->cfg->ignore_missing) {
+		t->missing = true;
 		return 0;
+	}
 	if (r == -ENODEV)
 		return fail_set(f, ENODEV, "no device %d", id);
 	if (r < 0)
 		return fail_errno(f, -r, "cannot look at device %d", id);
-	if (cfg->force)
-		dev_find_user(id, user);
-	r = stop_unused(&t, f);
+	if (t->cfg->force)
+		dev_find_user(id, t->user);
+	return start_stop(t, fs_now_ms() + (int64_t)t->cfg->wait_s * 1000, f);
+}
+
+static int finish(struct target_dev *t, struct fail *f)
+{
+	int r = finish_stop(t, f);
+
 	if (r < 0)
 		return r;
-	remove_record(&t);
-	if (*user)
-		msg_hint("device %d was %s: its id is free once that ends", id, user);
-	return cfg->no_wait ? 0 : wait_gone(&t, f);
+	remove_record(t);
+	if (*t->user)
+		msg_hint("device %d was %s: its id is free once that ends", t->view.id, t->user);
+	return t->cfg->no_wait ? 0 : wait_gone(t, f);
+}
+
+/* Stops n devices side by side. The first failure; all are tried, each failure is printed. */
+static int del_some(struct ctrl *c, const struct del_cfg *cfg, bool safe_stop, const int *ids, size_t n,
+		    struct fail *f)
+{
+	struct target_dev *t = calloc(n, sizeof(*t));
+	int r, first = 0;
+
+	if (!t)
+		return fail_errno(f, ENOMEM, "cannot delete devices");
+	for (size_t i = 0; i < n; i++) {
+		t[i].cfg = cfg;
+		t[i].safe_stop = safe_stop;
+		t[i].err = begin(c, &t[i], ids[i], f);
+		if (t[i].err < 0)
+			msg_error("%s", f->text);
+	}
+	for (size_t i = 0; i < n; i++) {
+		r = t[i].err;
+		if (!r && !t[i].missing) {
+			r = finish(&t[i], f);
+			if (r < 0)
+				msg_error("%s", f->text);
+		}
+		first = first ? first : r;
+	}
+	free(t);
+	f->text[0] = '\0';
+	return first;
 }
 
 static int collect_ids(const struct cmd_args *a, int **ret_ids, size_t *ret_count, struct fail *f)
@@ -239,15 +289,12 @@ static int del_run(const struct cmd_args *a, struct fail *f)
 		return r;
 	/* a driver too old to tell has no safe stop either */
 	ctrl_get_features(&c, &features);
-	for (size_t i = 0; i < n; i++) {
-		r = del_one(&c, cfg, features & UBLK_F_SAFE_STOP_DEV, ids[i], f);
-		if (r < 0) {
-			msg_error("%s", f->text);
-			first = first ? first : r;
-		}
+	for (size_t i = 0; i < n; i += AT_ONCE) {
+		r = del_some(&c, cfg, features & UBLK_F_SAFE_STOP_DEV, ids + i,
+			     n - i < AT_ONCE ? n - i : AT_ONCE, f);
+		first = first ? first : r;
 	}
 	ctrl_close(&c);
-	f->text[0] = '\0';
 	return first;
 }
 

@@ -173,36 +173,46 @@ int daemon_start(int (*fn)(void *arg, int report_fd), void *arg, int timeout_ms,
 	return r;
 }
 
-int daemon_call(int (*fn)(void *arg, struct fail *f), void *arg, int timeout_ms, struct fail *f)
+static void call_child(int (*fn)(void *arg, struct fail *f), void *arg, int fd)
+{
+	struct fail f = { 0 };
+
+	setsid(); /* Ctrl-C must not stop half-way what the driver is doing */
+	become_daemon(fd);
+	if (fn(arg, &f) < 0 && !f.err)
+		f.err = EIO;
+	_exit(write(fd, &f, sizeof(f)) < 0);
+}
+
+int daemon_call_start(struct daemon_call *c, int (*fn)(void *arg, struct fail *f), void *arg,
+		      int timeout_ms, struct fail *f)
 {
 	int fds[2], r;
-	pid_t pid;
 
+	c->deadline = fs_now_ms() + timeout_ms;
 	r = make_pipe(fds);
 	if (r < 0)
 		return fail_errno(f, -r, "cannot make a pipe");
-	pid = fork();
-	if (pid == 0) {
-		struct fail cf = { 0 };
-
-		setsid(); /* Ctrl-C must not stop half-way what the driver is doing */
-		become_daemon(fds[1]);
-		if (fn(arg, &cf) < 0 && !cf.err)
-			cf.err = EIO;
-		if (write(fds[1], &cf, sizeof(cf)) < 0)
-			_exit(1);
-		_exit(0);
-	}
+	c->pid = fork();
+	if (c->pid == 0)
+		call_child(fn, arg, fds[1]);
 	close(fds[1]);
-	if (pid < 0) {
-		close(fds[0]);
+	c->fd = fds[0];
+	if (c->pid < 0) {
+		close(c->fd);
 		return fail_errno(f, errno, "cannot fork");
 	}
-	r = read_msg(fds[0], fs_now_ms() + timeout_ms, f, sizeof(*f));
-	close(fds[0]);
+	return 0;
+}
+
+int daemon_call_wait(struct daemon_call *c, struct fail *f)
+{
+	int r = read_msg(c->fd, c->deadline, f, sizeof(*f));
+
+	close(c->fd);
 	if (r == -ETIME)
 		return r;
-	waitpid(pid, NULL, 0);
+	waitpid(c->pid, NULL, 0);
 	if (r < 0)
 		return fail_set(f, EIO, "the helper process died");
 	return -f->err;

@@ -37,11 +37,18 @@ int daemon_start(int (*fn)(void *arg, int report_fd), void *arg, int timeout_ms,
 /* 0, or -EPIPE when the caller is gone. */
 int daemon_report(int report_fd, const struct daemon_msg *m);
 
-/*
- * Runs fn in a child that outlives this process if need be, for calls that may not come back.
- * Returns fn's result and fail, or -ETIME after timeout_ms; the child then goes on alone.
- */
-int daemon_call(int (*fn)(void *arg, struct fail *f), void *arg, int timeout_ms, struct fail *f);
+/* A function that runs in a child, for calls that may not come back. */
+struct daemon_call {
+	pid_t pid;
+	int fd;
+	int64_t deadline;
+};
+
+/* Starts fn in a child that outlives this process if need be. 0 or -errno with a text. */
+int daemon_call_start(struct daemon_call *c, int (*fn)(void *arg, struct fail *f), void *arg,
+		      int timeout_ms, struct fail *f);
+/* fn's result and fail, or -ETIME after timeout_ms; the child then goes on alone. */
+int daemon_call_wait(struct daemon_call *c, struct fail *f);
 
 /*
  * Forks a companion that runs fn with the read end of a pipe whose write end goes to the caller
