@@ -1,4 +1,5 @@
 # Common to the checks of documentation and packaging: no root, no driver, started in the top directory.
+# shellcheck shell=bash disable=SC2034 # used by the tests
 
 bats_require_minimum_version 1.5.0
 

@@ -1,0 +1,75 @@
+#!/usr/bin/env bats
+# The JSON of list and feature against tests/cli/schema.json, which pins keys and types. A key can be
+# added there; what is there stays. "?" behind a type: null where nothing is known.
+
+load common
+
+golden=tests/cli/schema.json
+
+# jq: true if the document has exactly the keys and types that the golden file has for a command.
+check='
+	def kind: if type == "number" then (if floor == . then "integer" else "number" end) else type end;
+	def fits($want): . == ($want | rtrimstr("?")) or (. == "null" and ($want | endswith("?")));
+	def object_fits($want): (keys == ($want | keys)) and
+		(. as $o | all($want | keys[]; . as $k | $o[$k] | kind | fits($want[$k])));
+	$golden[0] as $g | $g[$command] as $want |
+	object_fits($want.top) and (.ublkctl | object_fits($want.ublkctl)) and
+	.ublkctl.schema == $g.schema and .ublkctl.version == $version and
+	all(.[$want.top | keys[] | select($want.top[.] == "array")][]; object_fits($want.array))'
+
+fits() { # COMMAND, JSON on stdin
+	jq -e --slurpfile golden "$golden" --arg command "$1" \
+		--arg version "$(ublkctl --version | sed -n '1s/^ublkctl //p')" "$check"
+}
+
+@test "list --json has the pinned keys and types, whatever the device is" {
+	for name in mixed idle; do
+		tree "$name"
+		json | fits list
+		rm -r "$UBLKCTL_SYSROOT"
+	done
+	tree mixed
+	json | jq -e '.devices | length == 4'
+	# the check is one
+	json | jq '.devices[3].size = "3221225472"' >"$BATS_TEST_TMPDIR/wrong"
+	run ! fits list <"$BATS_TEST_TMPDIR/wrong"
+	json | jq 'del(.devices[3].created)' >"$BATS_TEST_TMPDIR/wrong"
+	run ! fits list <"$BATS_TEST_TMPDIR/wrong"
+	json | jq '.devices[3].extra = 1' >"$BATS_TEST_TMPDIR/wrong"
+	run ! fits list <"$BATS_TEST_TMPDIR/wrong"
+}
+
+@test "the keys of both are the columns' keys, in their order" {
+	for command in list feature; do
+		[ "$(ublkctl --dump-cli | jq -c --arg n "$command" '[.commands[] | select(.name == $n).columns[].key]')" = \
+			"$(jq -c --arg n "$command" '.[$n].array | keys_unsorted' "$golden")" ]
+	done
+	tree mixed
+	[ "$(json | jq -c '.devices[0] | keys_unsorted')" = "$(jq -c '.list.array | keys_unsorted' "$golden")" ]
+}
+
+@test "keys are lower case with underscores" {
+	jq -e '[.list, .feature | (.top, .ublkctl, .array | keys[])] | all(test("^[a-z]+(_[a-z]+)*$"))' "$golden"
+}
+
+@test "the JSON is one document that ends with a newline" {
+	tree mixed
+	ublkctl list --json 2>/dev/null >"$BATS_TEST_TMPDIR/out"
+	[ "$(jq -s length "$BATS_TEST_TMPDIR/out")" -eq 1 ]
+	[ "$(tail -c 2 "$BATS_TEST_TMPDIR/out")" = "}" ]
+	[ -z "$(tail -c 1 "$BATS_TEST_TMPDIR/out")" ]
+}
+
+@test "table options do not change the JSON" {
+	tree mixed
+	for words in "-o ID" "--raw" --noheadings --bytes "-o +FLAGS --raw --bytes"; do
+		# shellcheck disable=SC2086 # words
+		[ "$(json $words)" = "$(json)" ]
+	done
+}
+
+@test "feature --json has the pinned keys and types" {
+	[ -w /dev/ublk-control ] || skip "no ublk driver here, or not root"
+	ublkctl feature --json | fits feature
+	ublkctl feature --json | jq -e '.mask | test("^0x[0-9a-f]+$")'
+}
