@@ -1,5 +1,7 @@
 #!/usr/bin/env bats
 # Help, version, output that cannot be written, a machine without the driver.
+#
+# shellcheck disable=SC2154,SC2016 # set by bats and common.bash; expanded elsewhere
 
 load common
 
@@ -14,9 +16,9 @@ no_driver_here() {
 # Status 3 within a second, naming the module and how to load it. The machine can be busy with other
 # things: the best of three counts.
 no_driver() { # WORD...
-	local i start best=99999999 took
+	local start best=99999999 took
 
-	for i in 1 2 3; do
+	for _ in 1 2 3; do
 		start=${EPOCHREALTIME/./}
 		program "$@"
 		took=$((${EPOCHREALTIME/./} - start))
@@ -70,7 +72,7 @@ no_driver() { # WORD...
 
 @test "help lines fit a terminal of 100 columns" {
 	for command in $(commands); do
-		[ -z "$(ublkctl help "$command" | grep -E '.{101}')" ]
+		run ! grep -E '.{101}' <(ublkctl help "$command")
 	done
 }
 

@@ -4,6 +4,8 @@
 #   1   live, per-I/O path, not the defaults, with a record
 #   2   dead: its server was killed; its record is still there
 #   10  live, without a record, as another tool's
+#
+# shellcheck disable=SC2154,SC2016 # set by bats and common.bash; expanded elsewhere
 
 load common
 
@@ -355,7 +357,7 @@ known_0() {
 	change_record 0 '.pid_start -= 1'
 	known_0
 	# its command name can be anything
-	sed 's/(ublkctl)/(a) S 1 (b c)/' <<<"$good" >"$stat"
+	echo "${good/(ublkctl)/(a) S 1 (b c)}" >"$stat"
 	known_0
 	# ended, but not yet waited for
 	sed -E 's/^([0-9]+ \(.*\)) . /\1 Z /' <<<"$good" >"$stat"

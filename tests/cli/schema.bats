@@ -1,6 +1,8 @@
 #!/usr/bin/env bats
 # The JSON of list and feature against tests/cli/schema.json, which pins keys and types. A key can be
 # added there; what is there stays. "?" behind a type: null where nothing is known.
+#
+# shellcheck disable=SC2154,SC2016 # set by bats and common.bash; expanded elsewhere
 
 load common
 

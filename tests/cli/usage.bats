@@ -1,5 +1,7 @@
 #!/usr/bin/env bats
 # Wrong usage: status 2, one line on stderr, nothing on stdout, and the value that was wrong is named.
+#
+# shellcheck disable=SC2154,SC2016 # set by bats and common.bash; expanded elsewhere
 
 load common
 
@@ -133,7 +135,7 @@ refused_for() { # TEXT COMMAND WORD...
 	refused_for nonsense list -o +nonsense
 	refused_for nonsense list --json -o nonsense
 	refused_for columns list -o ''
-	for word in , + ID, ,ID ID,,SIZE +ID, 'ID SIZE' +,ID ++ID; do
+	for word in ',' + 'ID,' ',ID' 'ID,,SIZE' '+ID,' 'ID SIZE' '+,ID' ++ID; do
 		refused_for column list -o "$word"
 	done
 	refused list --state nonsense

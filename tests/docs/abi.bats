@@ -2,6 +2,8 @@
 # cli/abi/ublk_abi.h against a packaged kernel header: /usr/include/linux/ublk_cmd.h, or the file that
 # UBLKCTL_UAPI_HEADER names. Two programs print the same names, one from each header; the outputs must be
 # equal. What the packaged header does not know yet is not compared.
+#
+# shellcheck disable=SC2154,SC2016 # set by bats and common.bash; expanded elsewhere
 
 load common
 
@@ -58,10 +60,10 @@ program() { # INCLUDE MACROS MEMBERS
 			"$([ "$kind" = single ] || echo '[0]')"
 	done <<<"$3"
 	# structures that the driver copies whole; ublk_params tells its own length and may grow
-	for struct in $(cut -d ' ' -f 1 <<<"$3" | sort -u); do
+	while read -r struct; do
 		[ "$struct" = ublk_params ] ||
 			printf '\tprintf("struct %s %%zu\\n", sizeof(struct %s));\n' "$struct" "$struct"
-	done
+	done < <(cut -d ' ' -f 1 <<<"$3" | sort -u)
 	printf '\treturn 0;\n}\n'
 }
 
@@ -117,7 +119,7 @@ setup() {
 	# the kernel's own names where they are known, in the order of the bits
 	run bash -c "sed -nE 's/^#define (UBLK_F_[A-Z_]+) \(1ULL << ([0-9]+)\)$/\2 \1/p' $abi"
 	[ "$(cut -d ' ' -f 1 <<<"$output" | tr '\n' ' ')" = "$(seq -s ' ' 0 $((${#lines[@]} - 1))) " ]
-	for name in $(cut -d ' ' -f 2 <<<"$output"); do
+	while read -r _ name; do
 		grep -q "FEATURE($name," cli/abi/feature.c
-	done
+	done <<<"$output"
 }

@@ -1,5 +1,7 @@
 #!/usr/bin/env bats
 # The completion: made from the program, and it completes.
+#
+# shellcheck disable=SC2154,SC2016 # set by bats and common.bash; expanded elsewhere
 
 load common
 

@@ -1,5 +1,7 @@
 #!/usr/bin/env bats
 # make install and uninstall.
+#
+# shellcheck disable=SC2154,SC2016 # set by bats and common.bash; expanded elsewhere
 
 load common
 
