@@ -13,8 +13,15 @@
 #define CFG_ID_ANY (-1)
 
 enum data_mode {
-	DATA_COPY, /* the driver copies between request and server buffer */
+	DATA_COPY,	       /* the driver copies between request and server buffer */
+	DATA_GET_DATA,	       /* the same, write data only when the server asks for it */
+	DATA_USER_COPY,	       /* the server copies, with pread and pwrite on /dev/ublkcN */
+	DATA_ZERO_COPY,	       /* request pages are fixed buffers, registered by the server */
+	DATA_AUTO_ZC,	       /* request pages are fixed buffers, registered by the driver */
+	DATA_AUTO_ZC_FALLBACK, /* by the driver, or by the server where the driver could not */
 };
+
+enum io_mode { IO_AUTO, IO_DIRECT, IO_BUFFERED };
 
 struct dev_cfg {
 	int id; /* CFG_ID_ANY: the driver chooses */
@@ -30,9 +37,26 @@ struct dev_cfg {
 	bool read_only;
 	bool no_partscan;
 	enum data_mode mode;
+	const char *mode_word; /* of the command line, NULL: default */
+	const char *null_data; /* null target: "zeros" or "none" */
+	/* file target */
+	const char *file;  /* absolute once it was checked */
+	uint64_t offset;   /* bytes */
+	const char *io_word; /* of the command line, NULL: auto */
+	enum io_mode io;   /* never IO_AUTO once the backing is open */
+	bool create, no_discard, force;
+	uint64_t file_dev, file_ino; /* identity of the backing */
+	uint64_t file_size;	     /* bytes of the backing when it was opened */
 	/* how it is served, not what it is */
 	bool foreground;
 	unsigned int timeout_s; /* deadline of each control command and wait */
 };
+
+static inline const char *cfg_io_name(unsigned int n)
+{
+	static const char *const names[] = { "auto", "direct", "buffered" };
+
+	return n < sizeof(names) / sizeof(names[0]) ? names[n] : (const char *)0;
+}
 
 #endif

@@ -38,6 +38,7 @@ struct cmd {
 	enum opt_hint operand_hint;
 	const struct opt *options;
 	unsigned int flags;
+	size_t target_offset; /* of the struct dev_cfg that target options go to, in cfg */
 	size_t cfg_size;
 	const void *cfg_defaults; /* cfg_size bytes */
 	/* columns of its output, NULL when it has none */

@@ -13,6 +13,7 @@
 #include "cmd.h"
 #include "daemon.h"
 #include "dev/dev.h"
+#include "engine/iobuf.h"
 #include "serve.h"
 #include "target/target.h"
 #include "util/fs.h"
@@ -20,51 +21,143 @@
 
 #define QUEUES_DEFAULT_MAX 4
 #define BATCH_DEPTH_MIN 2
+#define BUF_SLOTS_MAX 16384U /* of a ring's buffer table */
 /* on top of the deadline: a server that failed in time still undoes what it did */
 #define UNDO_GRACE_MS 20000
 
 struct add_cfg {
 	struct cmd_common common;
-	bool json;
+	bool json, user_copy, zero_copy, auto_zc;
 	struct dev_cfg dev;
 };
 
+#define ADD(member) offsetof(struct add_cfg, member)
 #define DEV(member) offsetof(struct add_cfg, dev.member)
 #define KIB 1024ULL
 #define SIZE_MAX_BYTES ((uint64_t)INT64_MAX & ~4095ULL)
 
+#define BEST "best"
+
+/* The data modes, and best. */
+static const char *mode_word(unsigned int n)
+{
+	if (n > 0 && !iobuf_mode_name(n) && iobuf_mode_name(n - 1))
+		return BEST;
+	return iobuf_mode_name(n);
+}
+
 static const struct opt add_options[] = {
-	{ .name = "type", .letter = 't', .type = OPT_WORD, .arg = "TARGET", .word = tgt_name_at,
-	  .offset = DEV(target), .help = "what answers the I/O (required)" },
-	{ .name = "id", .letter = 'n', .type = OPT_ID, .arg = "ID", .offset = DEV(id),
+	{ .name = "type",
+	  .letter = 't',
+	  .type = OPT_WORD,
+	  .arg = "TARGET",
+	  .word = tgt_name_at,
+	  .offset = DEV(target),
+	  .help = "what answers the I/O (required)" },
+	{ .name = "id",
+	  .letter = 'n',
+	  .type = OPT_ID,
+	  .arg = "ID",
+	  .offset = DEV(id),
 	  .help = "device id (default: the lowest that is free)" },
-	{ .name = "batch", .letter = 'b', .type = OPT_FLAG, .offset = DEV(batch),
+	{ .name = "batch",
+	  .letter = 'b',
+	  .type = OPT_FLAG,
+	  .offset = DEV(batch),
 	  .help = "use the driver's batch I/O path (Linux 7.0)" },
-	{ .name = "queues", .letter = 'q', .type = OPT_UINT, .arg = "N", .offset = DEV(queues),
-	  .min = 1, .max = UBLK_MAX_NR_QUEUES, .help = "hardware queues (default: CPUs, at most 4)" },
-	{ .name = "depth", .letter = 'd', .type = OPT_UINT, .arg = "N", .offset = DEV(depth), .min = 1,
-	  .max = UBLK_MAX_QUEUE_DEPTH, .help = "requests per queue, 1 to 4096 (default: 128)" },
-	{ .name = "threads", .type = OPT_UINT, .arg = "N", .offset = DEV(threads), .min = 1,
+	{ .name = "queues",
+	  .letter = 'q',
+	  .type = OPT_UINT,
+	  .arg = "N",
+	  .offset = DEV(queues),
+	  .min = 1,
+	  .max = UBLK_MAX_NR_QUEUES,
+	  .help = "hardware queues (default: CPUs, at most 4)" },
+	{ .name = "depth",
+	  .letter = 'd',
+	  .type = OPT_UINT,
+	  .arg = "N",
+	  .offset = DEV(depth),
+	  .min = 1,
+	  .max = UBLK_MAX_QUEUE_DEPTH,
+	  .help = "requests per queue, 1 to 4096 (default: 128)" },
+	{ .name = "threads",
+	  .type = OPT_UINT,
+	  .arg = "N",
+	  .offset = DEV(threads),
+	  .min = 1,
 	  .max = UBLK_MAX_NR_QUEUES,
 	  .help = "I/O threads (default: one per queue; others only with --batch)" },
-	{ .name = "size", .letter = 's', .type = OPT_SIZE, .arg = "SIZE", .offset = DEV(size),
-	  .min = 512, .max = SIZE_MAX_BYTES, .help = "size of the device (null: 250G)" },
-	{ .name = "block-size", .type = OPT_SIZE, .arg = "SIZE", .offset = DEV(block_size), .min = 512,
-	  .max = 4096, .pow2 = true, .help = "logical block size, 512 to 4096 (default: 512)" },
-	{ .name = "physical-block-size", .type = OPT_SIZE, .arg = "SIZE",
-	  .offset = DEV(phys_block_size), .min = 512, .max = 1024 * KIB, .pow2 = true,
+	{ .name = "size",
+	  .letter = 's',
+	  .type = OPT_SIZE,
+	  .arg = "SIZE",
+	  .offset = DEV(size),
+	  .min = 512,
+	  .max = SIZE_MAX_BYTES,
+	  .help = "size of the device (null: 250G)" },
+	{ .name = "block-size",
+	  .type = OPT_SIZE,
+	  .arg = "SIZE",
+	  .offset = DEV(block_size),
+	  .min = 512,
+	  .max = 4096,
+	  .pow2 = true,
+	  .help = "logical block size, 512 to 4096 (default: 512)" },
+	{ .name = "physical-block-size",
+	  .type = OPT_SIZE,
+	  .arg = "SIZE",
+	  .offset = DEV(phys_block_size),
+	  .min = 512,
+	  .max = 1024 * KIB,
+	  .pow2 = true,
 	  .help = "physical block size (default: 4096)" },
-	{ .name = "max-io", .type = OPT_SIZE, .arg = "SIZE", .offset = DEV(max_io), .min = 4096,
-	  .max = UBLK_MAX_IO_BUF_BYTES, .help = "largest request (default: 512K, at most 32M)" },
-	{ .name = "read-only", .type = OPT_FLAG, .offset = DEV(read_only),
+	{ .name = "max-io",
+	  .type = OPT_SIZE,
+	  .arg = "SIZE",
+	  .offset = DEV(max_io),
+	  .min = 4096,
+	  .max = UBLK_MAX_IO_BUF_BYTES,
+	  .help = "largest request (default: 512K, at most 32M)" },
+	{ .name = "read-only",
+	  .type = OPT_FLAG,
+	  .offset = DEV(read_only),
 	  .help = "make a read-only device" },
-	{ .name = "no-partscan", .type = OPT_FLAG, .offset = DEV(no_partscan),
+	{ .name = "no-partscan",
+	  .type = OPT_FLAG,
+	  .offset = DEV(no_partscan),
 	  .help = "no partition scan at start (Linux 7.0)" },
-	{ .name = "foreground", .type = OPT_FLAG, .offset = DEV(foreground),
+	{ .name = "foreground",
+	  .type = OPT_FLAG,
+	  .offset = DEV(foreground),
 	  .help = "serve from this process until it is stopped" },
-	{ .name = "timeout", .type = OPT_UINT, .arg = "SEC", .offset = DEV(timeout_s), .min = 1,
-	  .max = CMD_TIMEOUT_MAX, .help = "deadline (default: 30)" },
-	{ .name = "json", .type = OPT_FLAG, .offset = offsetof(struct add_cfg, json),
+	{ .name = "timeout",
+	  .type = OPT_UINT,
+	  .arg = "SEC",
+	  .offset = DEV(timeout_s),
+	  .min = 1,
+	  .max = CMD_TIMEOUT_MAX,
+	  .help = "deadline (default: 30)" },
+	{ .name = "data-mode",
+	  .type = OPT_WORD,
+	  .arg = "MODE",
+	  .word = mode_word,
+	  .offset = DEV(mode_word),
+	  .help = "how data moves: copy (default), get-data, user-copy, zero-copy, auto-zc, auto-zc-fallback or best" },
+	{ .name = "user-copy",
+	  .letter = 'u',
+	  .type = OPT_FLAG,
+	  .offset = ADD(user_copy),
+	  .help = "--data-mode user-copy" },
+	{ .name = "zero-copy",
+	  .letter = 'z',
+	  .type = OPT_FLAG,
+	  .offset = ADD(zero_copy),
+	  .help = "--data-mode zero-copy" },
+	{ .name = "auto-zc", .type = OPT_FLAG, .offset = ADD(auto_zc), .help = "--data-mode auto-zc" },
+	{ .name = "json",
+	  .type = OPT_FLAG,
+	  .offset = offsetof(struct add_cfg, json),
 	  .help = "print the new device as JSON" },
 	OPT_END
 };
@@ -73,22 +166,54 @@ static const struct add_cfg add_defaults = {
 	.dev = {
 		.id = CFG_ID_ANY,
 		.depth = 128,
-		.block_size = 512,
 		.max_io = 512 * KIB,
 		.timeout_s = CMD_TIMEOUT_DEFAULT,
 	},
 };
+
+/* At most one way to say the mode; "best" is copy until the driver was asked. */
+static int choose_mode(struct add_cfg *cfg, struct fail *f)
+{
+	struct dev_cfg *d = &cfg->dev;
+
+	if (!!d->mode_word + cfg->user_copy + cfg->zero_copy + cfg->auto_zc > 1)
+		return fail_set(f, FAIL_USAGE, "more than one data mode");
+	if (cfg->user_copy)
+		d->mode = DATA_USER_COPY;
+	if (cfg->zero_copy)
+		d->mode = DATA_ZERO_COPY;
+	if (cfg->auto_zc)
+		d->mode = DATA_AUTO_ZC;
+	for (unsigned int n = 0; d->mode_word && iobuf_mode_name(n); n++)
+		if (!strcmp(d->mode_word, iobuf_mode_name(n)))
+			d->mode = (enum data_mode)n;
+	return 0;
+}
+
+/*
+ * The fastest mode by measurement: a null device has no data to move and copy costs least; any
+ * other target saves a copy where the driver registers request pages.
+ */
+static void choose_best(struct dev_cfg *d, const struct tgt_ops *tgt, uint64_t mask)
+{
+	if (!d->mode_word || strcmp(d->mode_word, BEST) || !tgt->fixed_bufs)
+		return;
+	if (mask & UBLK_F_AUTO_BUF_REG)
+		d->mode = DATA_AUTO_ZC;
+	else if (mask & UBLK_F_SUPPORT_ZERO_COPY)
+		d->mode = DATA_ZERO_COPY;
+}
 
 static void set_defaults(struct dev_cfg *d)
 {
 	long cpus = sysconf(_SC_NPROCESSORS_ONLN);
 
 	if (!d->queues)
-		d->queues = cpus < 1 ? 1 : cpus > QUEUES_DEFAULT_MAX ? QUEUES_DEFAULT_MAX : (unsigned int)cpus;
+		d->queues = cpus < 1		      ? 1 :
+			    cpus > QUEUES_DEFAULT_MAX ? QUEUES_DEFAULT_MAX :
+							(unsigned int)cpus;
 	if (!d->threads)
 		d->threads = d->queues;
-	if (!d->phys_block_size)
-		d->phys_block_size = 4096;
 	/* its queue of events holds two or more (Linux 7.3: ADD_DEV says EINVAL) */
 	if (d->batch && d->depth < BATCH_DEPTH_MIN) {
 		msg_warn("--depth %u: the driver's batch path takes %u or more, using %u", d->depth,
@@ -99,11 +224,21 @@ static void set_defaults(struct dev_cfg *d)
 
 static int check_cfg(const struct dev_cfg *d, struct fail *f)
 {
+	unsigned int tags = (d->queues + d->threads - 1) / d->threads * d->depth;
+
 	if (!d->batch && d->threads != d->queues)
 		return fail_set(f, FAIL_USAGE,
 				"--threads %u: without --batch there is one thread per queue (%u)",
 				d->threads, d->queues);
-	if (d->phys_block_size < d->block_size)
+	if (d->batch && iobuf_mode(d->mode)->per_io_only)
+		return fail_set(f, FAIL_USAGE, "--data-mode %s: the batch path has no such command",
+				iobuf_mode(d->mode)->name);
+	if (iobuf_mode(d->mode)->request_buf && tags > BUF_SLOTS_MAX)
+		return fail_set(
+			f, FAIL_USAGE,
+			"%u requests per thread: the %s mode can have %u (fewer queues per thread or depth)",
+			tags, iobuf_mode(d->mode)->name, BUF_SLOTS_MAX);
+	if (d->phys_block_size && d->phys_block_size < d->block_size)
 		return fail_set(f, FAIL_USAGE,
 				"--physical-block-size: %llu is smaller than the block size %llu",
 				(unsigned long long)d->phys_block_size,
@@ -115,7 +250,7 @@ static int check_cfg(const struct dev_cfg *d, struct fail *f)
 }
 
 /* Refuses what the driver has not, before anything is made; the ring does not cross the fork. */
-static int check_driver(const struct dev_cfg *d, struct fail *f)
+static int check_driver(struct dev_cfg *d, const struct tgt_ops *tgt, struct fail *f)
 {
 	struct ctrl c;
 	uint64_t mask;
@@ -125,7 +260,10 @@ static int check_driver(const struct dev_cfg *d, struct fail *f)
 		return r;
 	r = cmd_get_features(&c, &mask, f);
 	ctrl_close(&c);
-	return r < 0 ? r : cmd_need_features(serve_wanted_flags(d), mask, f);
+	if (r < 0)
+		return r;
+	choose_best(d, tgt, mask);
+	return cmd_need_features(serve_wanted_flags(d), mask, f);
 }
 
 static bool node_is_right(int id, uint64_t size)
@@ -175,7 +313,8 @@ static int print_result(const struct add_cfg *cfg, int id, struct fail *f)
 	if (r < 0)
 		return r;
 	if ((!cfg->json && printf("/dev/ublkb%d\n", id) < 0) || fflush(stdout))
-		return fail_errno(f, errno, "cannot write to standard output, device %d is deleted again", id);
+		return fail_errno(f, errno,
+				  "cannot write to standard output, device %d is deleted again", id);
 	return 0;
 }
 
@@ -187,7 +326,8 @@ static int serve_entry(void *arg, int report_fd)
 static int add_background(struct add_cfg *cfg, struct fail *f)
 {
 	struct daemon_msg m;
-	int r = daemon_start(serve_entry, &cfg->dev, (int)cfg->dev.timeout_s * 1000 + UNDO_GRACE_MS, &m, f);
+	int r = daemon_start(serve_entry, &cfg->dev, (int)cfg->dev.timeout_s * 1000 + UNDO_GRACE_MS,
+			     &m, f);
 
 	if (r < 0)
 		return r;
@@ -199,6 +339,19 @@ static int add_background(struct add_cfg *cfg, struct fail *f)
 	if (r < 0)
 		give_up_device(&cfg->dev, m.id, m.pid);
 	return r;
+}
+
+/* An option of one target with another is a mistake, not a word to ignore. */
+static int check_target_options(const struct cmd_args *a, const struct tgt_ops *tgt, struct fail *f)
+{
+	const struct tgt_ops *other;
+
+	for (unsigned int i = 0; (other = tgt_at(i)); i++)
+		for (const struct opt *o = other->options; other != tgt && o->name; o++)
+			if (opt_was_seen(a->options, a->seen, o->name))
+				return fail_set(f, FAIL_USAGE, "--%s: only with -t %s", o->name,
+						other->name);
+	return 0;
 }
 
 static int add_run(const struct cmd_args *a, struct fail *f)
@@ -213,11 +366,15 @@ static int add_run(const struct cmd_args *a, struct fail *f)
 		return fail_set(f, FAIL_USAGE, "--json and --foreground exclude each other");
 	tgt = tgt_find(cfg->dev.target);
 	set_defaults(&cfg->dev);
-	r = check_cfg(&cfg->dev, f);
+	r = check_target_options(a, tgt, f);
+	if (!r)
+		r = choose_mode(cfg, f);
+	if (!r)
+		r = check_cfg(&cfg->dev, f);
 	if (!r)
 		r = tgt->check(&cfg->dev, f);
 	if (!r)
-		r = check_driver(&cfg->dev, f);
+		r = check_driver(&cfg->dev, tgt, f);
 	if (r < 0)
 		return r;
 	if (!cfg->dev.foreground)
@@ -230,6 +387,7 @@ const struct cmd cmd_add = {
 	.summary = "add a device and start its server",
 	.options = add_options,
 	.flags = CMD_TARGET_OPTIONS,
+	.target_offset = offsetof(struct add_cfg, dev),
 	.cfg_size = sizeof(struct add_cfg),
 	.cfg_defaults = &add_defaults,
 	.run = add_run,

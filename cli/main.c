@@ -37,22 +37,25 @@ const struct cmd *cmd_find(const char *name)
 	return NULL;
 }
 
-static size_t append(struct opt *table, size_t n, const struct opt *more)
+/* Options whose offsets count from base on in the command's configuration. */
+static size_t append(struct opt *table, size_t n, const struct opt *more, size_t base)
 {
-	for (; more->name && n < OPT_MAX; more++)
-		table[n++] = *more;
+	for (; more->name && n < OPT_MAX; more++) {
+		table[n] = *more;
+		table[n++].offset += base;
+	}
 	table[n] = (struct opt)OPT_END;
 	return n;
 }
 
 void cmd_merge_options(const struct cmd *c, struct opt table[OPT_MAX + 1])
 {
-	size_t n = append(table, 0, c->options);
+	size_t n = append(table, 0, c->options, 0);
 
 	if (c->flags & CMD_TARGET_OPTIONS)
 		for (unsigned int i = 0; tgt_at(i); i++)
-			n = append(table, n, tgt_at(i)->options);
-	append(table, n, common_options);
+			n = append(table, n, tgt_at(i)->options, c->target_offset);
+	append(table, n, common_options, 0);
 }
 
 /* ---- exit status ------------------------------------------------------------------------ */

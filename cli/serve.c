@@ -10,11 +10,11 @@
 #include <string.h>
 #include <sys/random.h>
 #include <sys/signalfd.h>
-#include <sys/wait.h>
 #include <time.h>
 #include <unistd.h>
 
 #include "abi/feature.h"
+#include "companion.h"
 #include "ctrl/ctrl.h"
 #include "daemon.h"
 #include "dev/record.h"
@@ -30,20 +30,20 @@
 #define UNDO_TIMEOUT_MS 10000 /* for each command while undoing */
 
 /* How far the ladder was climbed: undo() takes the same steps down. */
-enum step { STEP_NONE, STEP_ADDED, STEP_RECORDED, STEP_OPENED, STEP_STARTED };
+enum step { STEP_NONE, STEP_ADDED, STEP_RECORDED, STEP_OPENED, STEP_TARGET, STEP_STARTED };
 
 struct server {
 	struct dev_cfg cfg; /* with what the driver granted */
 	const struct tgt_ops *tgt;
+	struct tgt_dev dev;
 	struct ctrl ctrl;
 	int64_t deadline;
 	int report_fd;
 	enum step step;
 	struct ublksrv_ctrl_dev_info info;
 	struct record rec;
-	int rec_dir, cdev, sig_fd, companion_fd;
-	pid_t companion;
-	bool companion_busy; /* it was told to delete the device */
+	int rec_dir, cdev, sig_fd;
+	struct companion companion;
 	struct eng *eng;
 	char warning[FAIL_TEXT];
 };
@@ -65,49 +65,6 @@ static void set_ctrl_timeout(struct server *s)
 	int64_t left = s->deadline - fs_now_ms();
 
 	s->ctrl.timeout_ms = left > 1 ? (int)left : 1;
-}
-
-/* ---- companion: deletes the device while the server still answers ----------------------- */
-
-/* Lives in a process of its own; the id arrives when the server is asked to end. */
-static void companion_main(int fd, void *arg)
-{
-	struct ctrl c = { 0 };
-	const char *stage;
-	uint32_t id;
-
-	(void)arg;
-	if (ctrl_open(&c, INT32_MAX, &stage) < 0)
-		return;
-	if (read(fd, &id, sizeof(id)) == (ssize_t)sizeof(id)) {
-		ctrl_stop_dev(&c, id);
-		ctrl_del_dev(&c, id);
-	}
-	ctrl_close(&c);
-}
-
-static void tell_companion(struct server *s)
-{
-	uint32_t id = (uint32_t)s->cfg.id;
-
-	if (s->companion_busy)
-		return;
-	if (s->companion > 0 && write(s->companion_fd, &id, sizeof(id)) == (ssize_t)sizeof(id)) {
-		s->companion_busy = true;
-		return;
-	}
-	msg_error("cannot delete the device: no companion process; use 'ublkctl del %d'", s->cfg.id);
-}
-
-/* It outlives the server only while it deletes the device, which waits for the server. */
-static void dismiss_companion(struct server *s)
-{
-	if (s->companion_fd >= 0)
-		close(s->companion_fd);
-	if (s->companion > 0 && !s->companion_busy)
-		waitpid(s->companion, NULL, 0);
-	s->companion_fd = -1;
-	s->companion = 0;
 }
 
 /* ---- the ladder ------------------------------------------------------------------------- */
@@ -177,6 +134,10 @@ static void fill_record(struct server *s)
 
 	rec->cfg = s->cfg;
 	snprintf(rec->target, sizeof(rec->target), "%s", s->tgt->name);
+	snprintf(rec->data_mode, sizeof(rec->data_mode), "%s", iobuf_mode(s->cfg.mode)->name);
+	snprintf(rec->backing, sizeof(rec->backing), "%s", s->cfg.file ? s->cfg.file : "");
+	snprintf(rec->io, sizeof(rec->io), "%s", s->cfg.file ? cfg_io_name(s->cfg.io) : "");
+	snprintf(rec->null_data, sizeof(rec->null_data), "%s", s->cfg.null_data ? s->cfg.null_data : "");
 	snprintf(rec->version, sizeof(rec->version), "%s", UBLKCTL_VERSION);
 	rec->pid = getpid();
 	rec->pid_start = fs_pid_start(rec->pid);
@@ -218,6 +179,17 @@ static int step_open(struct server *s, struct fail *f)
 	return 0;
 }
 
+static int step_target(struct server *s, struct fail *f)
+{
+	int r = s->tgt->open(&s->cfg, &s->dev, f);
+
+	if (r < 0)
+		return r;
+	s->step = STEP_TARGET;
+	fill_record(s);
+	return 0;
+}
+
 static int step_params(struct server *s, struct fail *f)
 {
 	const struct dev_cfg *c = &s->cfg;
@@ -233,7 +205,7 @@ static int step_params(struct server *s, struct fail *f)
 		.max_sectors = (uint32_t)(c->max_io >> 9),
 		.dev_sectors = c->size >> 9,
 	};
-	s->tgt->params(c, &p);
+	s->tgt->params(&s->dev, c, &p);
 	set_ctrl_timeout(s);
 	r = ctrl_set_params(&s->ctrl, (uint32_t)c->id, &p);
 	return r < 0 ? fail_errno(f, -r, "cannot set the parameters of device %d", c->id) : 0;
@@ -267,14 +239,16 @@ static int step_engine(struct server *s, struct fail *f)
 		.batch = s->cfg.batch,
 		.mode = s->cfg.mode,
 		.tgt = s->tgt,
+		.tgt_priv = s->dev.priv,
 		.fds = { s->cdev },
-		.nr_fds = 1,
+		.nr_fds = 1 + s->dev.nr_fds,
 		.affinity = sets,
 	};
 	int r;
 
 	if (!sets)
 		return fail_errno(f, ENOMEM, "cannot start the I/O engine");
+	memcpy(&ec.fds[1], s->dev.fds, s->dev.nr_fds * sizeof(ec.fds[0]));
 	r = get_affinity(s, sets, f);
 	if (!r)
 		r = eng_start(&ec, &s->eng, f);
@@ -312,7 +286,7 @@ static int step_commit(struct server *s, struct fail *f)
 static int climb(struct server *s, struct fail *f)
 {
 	static int (*const steps[])(struct server *, struct fail *) = {
-		step_add, step_record, step_open, step_params, step_engine, step_start, step_commit,
+		step_add, step_record, step_open, step_target, step_params, step_engine, step_start, step_commit,
 	};
 
 	for (size_t i = 0; i < ARRAY_SIZE(steps); i++) {
@@ -335,6 +309,8 @@ static void undo(struct server *s)
 	if (s->eng)
 		eng_finish(s->eng, &f);
 	s->eng = NULL;
+	if (s->step >= STEP_TARGET)
+		s->tgt->close(&s->dev, true);
 	if (s->cdev >= 0)
 		close(s->cdev);
 	s->cdev = -1;
@@ -344,7 +320,7 @@ static void undo(struct server *s)
 	if (s->step >= STEP_RECORDED)
 		rec_remove(s->rec_dir, s->cfg.id, s->rec.cookie);
 	s->step = STEP_NONE;
-	dismiss_companion(s);
+	companion_dismiss(&s->companion);
 	ctrl_close(&s->ctrl);
 }
 
@@ -356,7 +332,9 @@ static void on_signal(struct server *s)
 
 	if (read(s->sig_fd, &si, sizeof(si)) == (ssize_t)sizeof(si)) {
 		msg_hint("device %d: ending on signal %u", s->cfg.id, si.ssi_signo);
-		tell_companion(s);
+		if (companion_delete(&s->companion, (uint32_t)s->cfg.id) < 0)
+			msg_error("cannot delete the device: no companion process; use 'ublkctl del %d'",
+				  s->cfg.id);
 	}
 }
 
@@ -386,11 +364,12 @@ static int wind_up(struct server *s)
 
 	eng_finish(s->eng, &f);
 	s->eng = NULL;
+	s->tgt->close(&s->dev, false);
 	if (!f.err)
 		rec_remove(s->rec_dir, s->cfg.id, s->rec.cookie);
 	else
 		msg_error("device %d: %s", s->cfg.id, f.text);
-	dismiss_companion(s);
+	companion_dismiss(&s->companion);
 	close(s->cdev);
 	close(s->rec_dir);
 	ctrl_close(&s->ctrl);
@@ -438,9 +417,9 @@ static int prepare_process(struct server *s, struct fail *f)
 	int r;
 
 	/* before any thread, any device and any descriptor that it must not hold */
-	s->companion = daemon_companion(companion_main, NULL, &s->companion_fd);
-	if (s->companion < 0)
-		return fail_errno(f, (int)-s->companion, "cannot fork the companion process");
+	r = companion_start(&s->companion);
+	if (r < 0)
+		return fail_errno(f, -r, "cannot fork the companion process");
 	sigemptyset(&set);
 	sigaddset(&set, SIGTERM);
 	sigaddset(&set, SIGINT);
@@ -467,7 +446,7 @@ int serve(const struct dev_cfg *cfg, int report_fd)
 		.rec_dir = -1,
 		.cdev = -1,
 		.sig_fd = -1,
-		.companion_fd = -1,
+		.companion = { .fd = -1 },
 	};
 	struct fail f = { 0 };
 	int r = prepare_process(&s, &f);

@@ -197,22 +197,38 @@ struct ublk_batch_io {
 
 #define UBLK_U_IO_FETCH_REQ _IOWR('u', 0x20, struct ublksrv_io_cmd)
 #define UBLK_U_IO_COMMIT_AND_FETCH_REQ _IOWR('u', 0x21, struct ublksrv_io_cmd)
+#define UBLK_U_IO_NEED_GET_DATA _IOWR('u', 0x22, struct ublksrv_io_cmd)
+#define UBLK_U_IO_REGISTER_IO_BUF _IOWR('u', 0x23, struct ublksrv_io_cmd)
+#define UBLK_U_IO_UNREGISTER_IO_BUF _IOWR('u', 0x24, struct ublksrv_io_cmd)
 #define UBLK_U_IO_PREP_IO_CMDS _IOWR('u', 0x25, struct ublk_batch_io)
 #define UBLK_U_IO_COMMIT_IO_CMDS _IOWR('u', 0x26, struct ublk_batch_io)
 #define UBLK_U_IO_FETCH_IO_CMDS _IOWR('u', 0x27, struct ublk_batch_io)
 
 #define UBLK_BATCH_F_HAS_BUF_ADDR (1U << 1)
+#define UBLK_BATCH_F_AUTO_BUF_REG_FALLBACK (1U << 2)
+
+/* auto buffer registration of the per-I/O path: in sqe->addr, above the 16 bits of the index */
+#define UBLK_AUTO_BUF_REG_FALLBACK (1U << 0)
 
 #define UBLK_IO_RES_OK 0
+#define UBLK_IO_RES_NEED_GET_DATA 1
 #define UBLK_IO_RES_ABORT (-19) /* -ENODEV */
 
 #define UBLKSRV_CMD_BUF_OFFSET 0
+/* position of a request's data in /dev/ublkcN (user copy): this + queue, tag and byte offset */
+#define UBLKSRV_IO_BUF_OFFSET 0x80000000ULL
+#define UBLK_TAG_OFF 25
+#define UBLK_QID_OFF 41
 
 #define UBLK_IO_OP_READ 0
 #define UBLK_IO_OP_WRITE 1
 #define UBLK_IO_OP_FLUSH 2
 #define UBLK_IO_OP_DISCARD 3
 #define UBLK_IO_OP_WRITE_ZEROES 5
+
+#define UBLK_IO_F_FUA (1U << 13)
+#define UBLK_IO_F_NOUNMAP (1U << 15)
+#define UBLK_IO_F_NEED_REG_BUF (1U << 17)
 
 /* ---- io_uring, younger than liburing 2.3 ------------------------------------------------ */
 

@@ -74,7 +74,7 @@ static const char *state_name(unsigned int state)
 static const char *mode_name(uint64_t flags)
 {
 	if (flags & UBLK_F_AUTO_BUF_REG)
-		return "auto-zc";
+		return flags & UBLK_F_SUPPORT_ZERO_COPY ? "auto-zc-fallback" : "auto-zc";
 	if (flags & UBLK_F_SUPPORT_ZERO_COPY)
 		return "zero-copy";
 	if (flags & UBLK_F_USER_COPY)
@@ -146,7 +146,7 @@ static void from_record(struct dev_view *v, const struct ublksrv_ctrl_dev_info *
 	v->batch = v->rec.cfg.batch;
 	v->queues = v->rec.cfg.queues;
 	v->depth = v->rec.cfg.depth;
-	v->data_mode = "copy";
+	v->data_mode = v->rec.data_mode;
 	v->recovery = "off";
 }
 

@@ -37,6 +37,23 @@ static const struct field {
 	{ "max_io", F_U64, offsetof(struct dev_cfg, max_io), 4096, 1 << 25 },
 	{ "read_only", F_BOOL, offsetof(struct dev_cfg, read_only), 0, 1 },
 	{ "no_partscan", F_BOOL, offsetof(struct dev_cfg, no_partscan), 0, 1 },
+	{ "offset", F_U64, offsetof(struct dev_cfg, offset), 0, INT64_MAX },
+	{ "no_discard", F_BOOL, offsetof(struct dev_cfg, no_discard), 0, 1 },
+	{ "backing_dev", F_U64, offsetof(struct dev_cfg, file_dev), 0, INT64_MAX },
+	{ "backing_ino", F_U64, offsetof(struct dev_cfg, file_ino), 0, INT64_MAX },
+	{ "backing_size", F_U64, offsetof(struct dev_cfg, file_size), 0, INT64_MAX },
+};
+
+#define TEXT(key, member) \
+	{ (key), offsetof(struct record, member), sizeof(((struct record *)0)->member) }
+
+static const struct text {
+	const char *key;
+	size_t offset, size;
+} texts[] = {
+	TEXT("target", target),	      TEXT("data_mode", data_mode), TEXT("backing", backing),
+	TEXT("io", io),		      TEXT("null_data", null_data), TEXT("created", created),
+	TEXT("version", version),
 };
 
 int rec_open_dir(bool create)
@@ -93,14 +110,13 @@ char *rec_to_json(const struct record *rec)
 	snprintf(cookie, sizeof(cookie), "0x%016" PRIx64, rec->cookie);
 	add(o, "schema", json_object_new_int(REC_SCHEMA));
 	add(o, "id", json_object_new_int(rec->cfg.id));
-	add(o, "target", json_object_new_string(rec->target));
+	for (size_t i = 0; i < ARRAY_SIZE(texts); i++)
+		add(o, texts[i].key, json_object_new_string((const char *)rec + texts[i].offset));
 	for (size_t i = 0; i < ARRAY_SIZE(fields); i++)
 		add(o, fields[i].key, field_to_json(&fields[i], &rec->cfg));
 	add(o, "pid", json_object_new_int64(rec->pid));
 	add(o, "pid_start", json_object_new_int64((int64_t)rec->pid_start));
 	add(o, "cookie", json_object_new_string(cookie));
-	add(o, "created", json_object_new_string(rec->created));
-	add(o, "version", json_object_new_string(rec->version));
 	text = strdup(json_object_to_json_string_ext(o, JSON_C_TO_STRING_PRETTY));
 	json_object_put(o);
 	return text;
@@ -204,13 +220,13 @@ static int from_object(struct json_object *o, struct record *rec)
 
 	if (get_num(o, "schema", REC_SCHEMA, REC_SCHEMA, &schema) < 0 ||
 	    get_num(o, "id", 0, INT32_MAX, &id) < 0 ||
-	    get_text(o, "target", rec->target, sizeof(rec->target)) < 0 ||
 	    get_num(o, "pid", 0, INT32_MAX, &pid) < 0 ||
 	    get_num(o, "pid_start", 0, INT64_MAX, &rec->pid_start) < 0 ||
-	    get_cookie(o, &rec->cookie) < 0 ||
-	    get_text(o, "created", rec->created, sizeof(rec->created)) < 0 ||
-	    get_text(o, "version", rec->version, sizeof(rec->version)) < 0)
+	    get_cookie(o, &rec->cookie) < 0)
 		return -EPROTO;
+	for (size_t i = 0; i < ARRAY_SIZE(texts); i++)
+		if (get_text(o, texts[i].key, (char *)rec + texts[i].offset, texts[i].size) < 0)
+			return -EPROTO;
 	rec->cfg.id = (int)id;
 	rec->pid = (pid_t)pid;
 	for (size_t i = 0; i < ARRAY_SIZE(fields); i++)

@@ -17,6 +17,10 @@
 struct record {
 	struct dev_cfg cfg; /* target may be a name that this build does not know */
 	char target[32];
+	char data_mode[24];
+	char backing[4096]; /* absolute path; the following are empty where they mean nothing */
+	char io[16];	    /* direct or buffered */
+	char null_data[16];
 	pid_t pid; /* of the server, 0 while it starts */
 	uint64_t pid_start;
 	uint64_t cookie; /* also in the driver's ublksrv_flags: the same device, not only id */

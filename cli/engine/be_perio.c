@@ -31,7 +31,7 @@ static void perio_fini(struct q_thr *t)
 }
 
 /* Puts one command for a tag on the ring; false when there is no room for it. */
-static bool put_command(struct q *q, uint32_t op, uint16_t tag, int32_t res)
+static bool put_command(struct q *q, uint32_t op, uint16_t tag, int32_t res, bool with_addr)
 {
 	struct io_uring_sqe *sqe = q_sqe(q->thr);
 	struct ublksrv_io_cmd *cmd;
@@ -39,11 +39,14 @@ static bool put_command(struct q *q, uint32_t op, uint16_t tag, int32_t res)
 	if (__builtin_expect(!sqe, 0))
 		return false;
 	q_prep_cdev(sqe, op, ud_pack(UD_BACKEND, 0, q->slot, tag));
+	if (q->mode->auto_reg)
+		sqe->addr = q_buf_index(q, tag) |
+			    (q->mode->fallback ? UBLK_AUTO_BUF_REG_FALLBACK : 0) << 16;
 	cmd = q_cmd_area(sqe);
 	cmd->q_id = q->id;
 	cmd->tag = tag;
 	cmd->result = res;
-	cmd->addr = (uintptr_t)(q->buf ? q_buf(q, tag) : NULL);
+	cmd->addr = with_addr ? (uintptr_t)q_buf(q, tag) : 0;
 	return true;
 }
 
@@ -65,7 +68,8 @@ static int perio_prepare(struct q_thr *t)
 
 	for (unsigned int i = 0; i < t->nr_qs; i++)
 		for (unsigned int tag = 0; tag < t->qs[i].depth; tag++) {
-			if (!put_command(&t->qs[i], UBLK_U_IO_FETCH_REQ, (uint16_t)tag, 0))
+			if (!put_command(&t->qs[i], UBLK_U_IO_FETCH_REQ, (uint16_t)tag, 0,
+					 t->qs[i].mode->fetch_addr))
 				return -EBUSY;
 			t->live++;
 		}
@@ -87,6 +91,12 @@ static void perio_on_cqe(struct q_thr *t, const struct io_uring_cqe *cqe)
 		q_deliver(q, ud_tag(cqe->user_data));
 		return;
 	}
+	/* the data of a write can be had now: the request comes again with it */
+	if (cqe->res == UBLK_IO_RES_NEED_GET_DATA) {
+		if (!put_command(q, UBLK_U_IO_NEED_GET_DATA, ud_tag(cqe->user_data), 0, true))
+			q_thr_fail(t, -EBUSY, "no room to get the data of a write");
+		return;
+	}
 	t->live--;
 	/* ABORT: the device is going away. Anything else costs a tag for good, so all of it. */
 	if (cqe->res != UBLK_IO_RES_ABORT)
@@ -95,7 +105,9 @@ static void perio_on_cqe(struct q_thr *t, const struct io_uring_cqe *cqe)
 
 static void perio_complete(struct q *q, uint16_t tag, int32_t res)
 {
-	if (__builtin_expect(!put_command(q, UBLK_U_IO_COMMIT_AND_FETCH_REQ, tag, res), 0))
+	if (__builtin_expect(!put_command(q, UBLK_U_IO_COMMIT_AND_FETCH_REQ, tag, res,
+					  q->mode->commit_addr),
+			     0))
 		q_thr_fail(q->thr, -EBUSY, "no room to give a result back");
 }
 

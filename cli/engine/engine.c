@@ -68,8 +68,8 @@ static int hw_map(struct eng *e, struct q_hw *hw)
 	void *p;
 
 	hw->desc_len = desc_map_len(e->cfg.depth);
-	p = mmap(NULL, hw->desc_len, PROT_READ, MAP_SHARED | MAP_POPULATE,
-		 e->cfg.fds[Q_FILE_CDEV], off);
+	p = mmap(NULL, hw->desc_len, PROT_READ, MAP_SHARED | MAP_POPULATE, e->cfg.fds[Q_FILE_CDEV],
+		 off);
 	if (p == MAP_FAILED)
 		return -errno;
 	hw->desc = p;
@@ -127,6 +127,10 @@ static int thr_add_queues(struct eng *e, struct q_thr *t)
 			.buf = hw->buf,
 			.buf_size = e->cfg.max_io,
 			.tag_priv = hw->tag_priv,
+			.tgt_priv = e->cfg.tgt_priv,
+			.mode = iobuf_mode(e->cfg.mode),
+			.cdev = e->cfg.fds[Q_FILE_CDEV],
+			.buf_base = (uint16_t)(n * e->cfg.depth),
 			.prepares = hw->nr_threads == 0,
 		};
 		hw->nr_threads++;

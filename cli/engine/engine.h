@@ -25,6 +25,7 @@ struct eng_cfg {
 	bool batch;
 	enum data_mode mode;
 	const struct tgt_ops *tgt;
+	void *tgt_priv;
 	int fds[ENG_FDS_MAX]; /* registered in every ring: /dev/ublkcN first; the caller's */
 	unsigned int nr_fds;
 	const cpu_set_t *affinity; /* one per queue; needed until eng_start() returns */

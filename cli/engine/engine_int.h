@@ -21,7 +21,7 @@ struct eng {
 	/* below: under lock */
 	unsigned int arrived; /* threads in the phase that is being waited for */
 	unsigned int phase;
-	int phase_err;	      /* first error of any thread, stays */
+	int phase_err; /* first error of any thread, stays */
 	/*
 	 * phase_err when the last phase ended: all threads leave a phase with the same answer, also
 	 * one that wakes up when another has already failed in the next. Or that one waits for ever.

@@ -14,6 +14,7 @@
 
 #include "abi/ublk_abi.h"
 #include "engine/backend.h"
+#include "engine/iobuf.h"
 #include "engine/udata.h"
 #include "msg.h"
 
@@ -25,8 +26,8 @@ struct q_hw {
 	uint16_t id;
 	const struct ublksrv_io_desc *desc; /* the driver's, mapped, by tag */
 	size_t desc_len;
-	uint8_t *buf;	  /* depth × buf_size bytes, or NULL */
-	void *tag_priv;	  /* depth × tgt_ops.tag_size bytes, zero at start, the target's own */
+	uint8_t *buf;	/* depth × buf_size bytes, or NULL */
+	void *tag_priv; /* depth × tgt_ops.tag_size bytes, zero at start, the target's own */
 	cpu_set_t cpus;
 	unsigned int nr_threads;
 };
@@ -38,12 +39,17 @@ struct q {
 	uint8_t *buf;
 	size_t buf_size;
 	void *tag_priv;
-	void *be; /* the back end's own, from init() to fini() */
+	const struct iobuf_mode *mode;
+	int cdev;	     /* /dev/ublkcN, for system calls */
+	uint32_t *fixed_len; /* bytes of each tag's server buffer in the buffer table, or NULL */
+	uint16_t buf_base;   /* first slot of the queue's tags in the ring's buffer table */
+	void *tgt_priv;	     /* the target's own, of the device */
+	void *be;	     /* the back end's own, from init() to fini() */
 	struct q_hw *hw;
-	uint16_t id;	/* of the hardware queue */
-	uint16_t slot;	/* index in the thread */
+	uint16_t id;   /* of the hardware queue */
+	uint16_t slot; /* index in the thread */
 	uint16_t depth;
-	bool prepares;	/* this thread prepares the tags of the queue */
+	bool prepares; /* this thread prepares the tags of the queue */
 };
 
 struct q_thr {
@@ -110,10 +116,41 @@ static inline const struct ublksrv_io_desc *q_desc(const struct q *q, uint16_t t
 	return &q->desc[tag];
 }
 
+/* Slot of a tag in the ring's buffer table: its request's pages, or its server buffer. */
+static inline uint16_t q_buf_index(const struct q *q, uint16_t tag)
+{
+	return (uint16_t)(q->buf_base + tag);
+}
+
 /* Server buffer of a tag; only in modes that have one. */
 static inline uint8_t *q_buf(const struct q *q, uint16_t tag)
 {
 	return q->buf + (size_t)tag * q->buf_size;
+}
+
+/* Slow path of q_fix_buf(). */
+bool q_fix_more(struct q *q, uint16_t tag, uint32_t bytes);
+
+/*
+ * Is the data of a request in the ring's buffer table? Request pages always are; a server buffer
+ * is put there as far as it was ever used, so that what is not used is not pinned.
+ */
+static inline bool q_fix_buf(struct q *q, uint16_t tag, uint32_t bytes)
+{
+	if (!q->fixed_len)
+		return q->mode->request_buf;
+	return __builtin_expect(q->fixed_len[tag] >= bytes, 1) || q_fix_more(q, tag, bytes);
+}
+
+/* See struct iobuf_mode. */
+static inline int q_begin_data(struct q *q, uint16_t tag)
+{
+	return q->mode->begin(q, tag, q_desc(q, tag));
+}
+
+static inline int32_t q_end_data(struct q *q, uint16_t tag, int32_t res)
+{
+	return q->mode->end(q, tag, q_desc(q, tag), res);
 }
 
 /* Result of a request: bytes or -errno; exactly once per delivery. */

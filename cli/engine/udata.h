@@ -14,11 +14,12 @@ enum ud_kind {
 	UD_BACKEND, /* aux: the back end's own */
 	UD_TARGET,  /* aux: the target's own */
 	UD_STOP,    /* the poll on the stop descriptor */
+	UD_IGNORE,  /* its failure shows elsewhere */
 };
 
 #define UD_AUX_MAX ((1U << 24) - 1)
 
-_Static_assert(UD_STOP <= UINT8_MAX, "kind fits its 8 bits");
+_Static_assert(UD_IGNORE <= UINT8_MAX, "kind fits its 8 bits");
 
 static inline uint64_t ud_pack(enum ud_kind kind, uint32_t aux, uint16_t slot, uint16_t tag)
 {

@@ -58,19 +58,38 @@ static void get_created(const void *row, struct col_value *ret)
 	ret->text = v->has_record ? v->rec.created : NULL;
 }
 
-/* Members of targets and modes that no target of this build has yet. */
-static void get_none(const void *row, struct col_value *ret)
+/* Texts of the record that are empty where they mean nothing. */
+static const char *rec_text(const struct dev_view *v, const char *text)
 {
-	(void)row;
-	ret->text = NULL;
-	ret->num = -1;
+	return v->has_record && *text ? text : NULL;
+}
+
+static void get_backing(const void *row, struct col_value *ret)
+{
+	const struct dev_view *v = row;
+
+	ret->text = rec_text(v, v->rec.backing);
+}
+
+static void get_io(const void *row, struct col_value *ret)
+{
+	const struct dev_view *v = row;
+
+	ret->text = rec_text(v, v->rec.io);
+}
+
+static void get_offset(const void *row, struct col_value *ret)
+{
+	const struct dev_view *v = row;
+
+	ret->num = rec_text(v, v->rec.backing) ? (int64_t)v->rec.cfg.offset : -1;
 }
 
 static void get_null_data(const void *row, struct col_value *ret)
 {
 	const struct dev_view *v = row;
 
-	ret->text = v->has_record && !strcmp(v->target, "null") ? "zeros" : NULL;
+	ret->text = rec_text(v, v->rec.null_data);
 }
 
 static void get_flags(const void *row, struct col_value *ret)
@@ -102,12 +121,12 @@ static const struct col device_cols[] = {
 	{ "QUEUES", "queues", COL_NUM, true, "hardware queues", get_queues },
 	{ "DEPTH", "depth", COL_NUM, true, "requests per queue", get_depth },
 	{ "PID", "pid", COL_NUM, true, "process id of the server", get_pid },
-	{ "BACKING", "backing", COL_TEXT, true, "path of the backing file or device", get_none },
+	{ "BACKING", "backing", COL_TEXT, true, "path of the backing file or device", get_backing },
 	{ "THREADS", "threads", COL_NUM, false, "I/O threads of the server", get_threads },
 	{ "RECOVERY", "recovery", COL_TEXT, false, "off, queue, reissue or fail-io", get_recovery },
 	{ "RO", "read_only", COL_BOOL, false, "read only", get_ro },
-	{ "IO", "io", COL_TEXT, false, "direct or buffered I/O on the backing", get_none },
-	{ "OFFSET", "offset", COL_SIZE, false, "start of the device in the backing", get_none },
+	{ "IO", "io", COL_TEXT, false, "direct or buffered I/O on the backing", get_io },
+	{ "OFFSET", "offset", COL_SIZE, false, "start of the device in the backing", get_offset },
 	{ "BLOCK-SIZE", "block_size", COL_SIZE, false, "logical block size", get_block_size },
 	{ "PHYS-BLOCK-SIZE", "physical_block_size", COL_SIZE, false, "physical block size",
 	  get_phys_block_size },

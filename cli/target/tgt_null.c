@@ -3,7 +3,9 @@
  * Null target: writes vanish, reads return zeros, nothing is stored.
  */
 #include <errno.h>
+#include <fcntl.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "engine/queue.h"
 #include "opt.h"
@@ -11,26 +13,74 @@
 
 #define NULL_SIZE_DEFAULT (250ULL << 30)
 
-static const struct opt null_options[] = { OPT_END };
+static const char *null_data_word(unsigned int n)
+{
+	static const char *const words[] = { "zeros", "none" };
 
-/* Bytes at the start of a tag's buffer that a write has left there. */
+	return n < 2 ? words[n] : NULL;
+}
+
+static const struct opt null_options[] = {
+	{ .name = "null-data",
+	  .type = OPT_WORD,
+	  .arg = "WHAT",
+	  .word = null_data_word,
+	  .offset = offsetof(struct dev_cfg, null_data),
+	  .help = "what reads return: zeros, or none in the zero-copy modes (measurements only)" },
+	OPT_END
+};
+
 struct null_tag {
-	uint32_t dirty;
+	uint32_t dirty; /* bytes at the start of the tag's buffer that a write has left there */
+	uint32_t done;	/* bytes of the request's pages that are filled */
 };
 
 static int null_check(struct dev_cfg *cfg, struct fail *f)
 {
 	if (!cfg->size)
 		cfg->size = NULL_SIZE_DEFAULT;
+	if (!cfg->block_size)
+		cfg->block_size = 512;
+	if (!cfg->phys_block_size)
+		cfg->phys_block_size = 4096;
 	if (cfg->size % cfg->block_size)
 		return fail_set(f, FAIL_USAGE,
 				"--size: %llu bytes are not a multiple of the block size %llu",
 				(unsigned long long)cfg->size, (unsigned long long)cfg->block_size);
+	if (!cfg->null_data)
+		cfg->null_data = "zeros";
+	if (strcmp(cfg->null_data, "none") == 0) {
+		if (!iobuf_mode(cfg->mode)->request_buf)
+			return fail_set(f, FAIL_USAGE,
+					"--null-data none: only in the zero-copy modes");
+		msg_warn("reads of this device return uninitialized kernel memory (--null-data none)");
+	}
 	return 0;
 }
 
-static void null_params(const struct dev_cfg *cfg, struct ublk_params *p)
+/* The pages of a request can only be filled by an operation: a read of /dev/zero. */
+static int null_open(struct dev_cfg *cfg, struct tgt_dev *ret, struct fail *f)
 {
+	*ret = (struct tgt_dev){ .priv = cfg };
+	if (!iobuf_mode(cfg->mode)->request_buf || strcmp(cfg->null_data, "none") == 0)
+		return 0;
+	ret->fds[0] = open("/dev/zero", O_RDONLY | O_CLOEXEC);
+	if (ret->fds[0] < 0)
+		return fail_errno(f, errno, "cannot open /dev/zero");
+	ret->nr_fds = 1;
+	return 0;
+}
+
+static void null_close(struct tgt_dev *dev, bool undo)
+{
+	(void)undo;
+	if (dev->nr_fds)
+		close(dev->fds[0]);
+}
+
+static void null_params(const struct tgt_dev *dev, const struct dev_cfg *cfg, struct ublk_params *p)
+{
+	(void)dev;
 	(void)cfg;
 	p->types |= UBLK_PARAM_TYPE_DISCARD;
 	p->discard = (struct ublk_param_discard){
@@ -41,26 +91,90 @@ static void null_params(const struct dev_cfg *cfg, struct ublk_params *p)
 	};
 }
 
+static struct null_tag *tag_of(const struct q *q, uint16_t tag)
+{
+	return (struct null_tag *)q->tag_priv + tag;
+}
+
+/* Fills what is missing of the request's pages. */
+static void fill_pages(struct q *q, uint16_t tag)
+{
+	struct null_tag *nt = tag_of(q, tag);
+	struct io_uring_sqe *sqe = q_sqe(q->thr);
+
+	if (!sqe) {
+		q_complete(q, tag, q_end_data(q, tag, -EBUSY));
+		return;
+	}
+	io_uring_prep_read_fixed(sqe, Q_FILE_TARGET, (void *)(uintptr_t)nt->done,
+				 (q_desc(q, tag)->nr_sectors << 9) - nt->done, 0, q_buf_index(q, tag));
+	sqe->flags |= IOSQE_FIXED_FILE;
+	sqe->user_data = ud_pack(UD_TARGET, 0, q->slot, tag);
+}
+
+static void null_io_done(struct q *q, uint16_t tag, uint32_t aux, int32_t res)
+{
+	struct null_tag *nt = tag_of(q, tag);
+	uint32_t bytes = q_desc(q, tag)->nr_sectors << 9;
+
+	(void)aux;
+	if (res > 0)
+		nt->done += (uint32_t)res;
+	if (res > 0 && nt->done < bytes)
+		fill_pages(q, tag);
+	else
+		q_complete(q, tag,
+			   q_end_data(q, tag,
+				      res > 0 ? (int32_t)bytes :
+				      res < 0 ? res :
+						-EIO));
+}
+
+static void read_pages(struct q *q, uint16_t tag, uint32_t bytes)
+{
+	const struct dev_cfg *cfg = q->tgt_priv;
+	int r = q_begin_data(q, tag);
+
+	if (r < 0) {
+		q_complete(q, tag, r);
+	} else if (cfg->null_data[0] == 'n') {
+		q_complete(q, tag, q_end_data(q, tag, (int32_t)bytes));
+	} else {
+		tag_of(q, tag)->done = 0;
+		fill_pages(q, tag);
+	}
+}
+
 /*
- * The driver copies the data of a write into the tag's buffer and that of a read out of it. A
- * buffer is zero until a write has used it; what a write left is cleared for the next read.
+ * Where the server has buffers, a read's data is copied out of the tag's. A buffer is zero until
+ * a write has used it; what a write left is cleared for the next read.
  */
+static void read_buffer(struct q *q, uint16_t tag, uint32_t bytes)
+{
+	struct null_tag *nt = tag_of(q, tag);
+
+	if (nt->dirty) {
+		memset(q_buf(q, tag), 0, nt->dirty);
+		nt->dirty = 0;
+	}
+	q_complete(q, tag, q_end_data(q, tag, (int32_t)bytes));
+}
+
 static void null_queue_io(struct q *q, uint16_t tag, const struct ublksrv_io_desc *desc)
 {
-	struct null_tag *nt = (struct null_tag *)q->tag_priv + tag;
 	uint32_t bytes = desc->nr_sectors << 9;
 
 	switch (desc->op_flags & 0xff) {
 	case UBLK_IO_OP_READ:
-		if (nt->dirty) {
-			memset(q_buf(q, tag), 0, nt->dirty);
-			nt->dirty = 0;
-		}
-		q_complete(q, tag, (int32_t)bytes);
+		if (q->buf)
+			read_buffer(q, tag, bytes);
+		else
+			read_pages(q, tag, bytes);
 		return;
 	case UBLK_IO_OP_WRITE:
-		if (nt->dirty < bytes)
-			nt->dirty = bytes;
+		/* the driver has copied the data; in the other modes nobody fetches it */
+		if (q->mode->commit_addr && tag_of(q, tag)->dirty < bytes)
+			tag_of(q, tag)->dirty = bytes;
 		q_complete(q, tag, (int32_t)bytes);
 		return;
 	case UBLK_IO_OP_FLUSH:
@@ -73,19 +187,14 @@ static void null_queue_io(struct q *q, uint16_t tag, const struct ublksrv_io_des
 	}
 }
 
-/* Never called: the null target puts nothing on the ring. */
-static void null_io_done(struct q *q, uint16_t tag, uint32_t aux, int32_t res)
-{
-	(void)aux;
-	q_complete(q, tag, res);
-}
-
 const struct tgt_ops tgt_null = {
 	.name = "null",
 	.summary = "writes vanish, reads return zeros",
 	.options = null_options,
 	.tag_size = sizeof(struct null_tag),
 	.check = null_check,
+	.open = null_open,
+	.close = null_close,
 	.params = null_params,
 	.queue_io = null_queue_io,
 	.io_done = null_io_done,

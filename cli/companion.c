@@ -1,0 +1,57 @@
+/* SPDX-License-Identifier: MIT */
+#include "companion.h"
+
+#include <errno.h>
+#include <stddef.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "ctrl/ctrl.h"
+#include "daemon.h"
+
+/* The id arrives when the server is asked to end; the end of the pipe is the server's. */
+static void companion_main(int fd, void *arg)
+{
+	struct ctrl c = { 0 };
+	const char *stage;
+	uint32_t id;
+
+	(void)arg;
+	if (ctrl_open(&c, INT32_MAX, &stage) < 0)
+		return;
+	if (read(fd, &id, sizeof(id)) == (ssize_t)sizeof(id)) {
+		ctrl_stop_dev(&c, id);
+		ctrl_del_dev(&c, id);
+	}
+	ctrl_close(&c);
+}
+
+int companion_start(struct companion *c)
+{
+	pid_t pid = daemon_companion(companion_main, NULL, &c->fd);
+
+	if (pid < 0)
+		return (int)pid;
+	c->pid = pid;
+	c->busy = false;
+	return 0;
+}
+
+int companion_delete(struct companion *c, uint32_t id)
+{
+	if (c->busy)
+		return 0;
+	if (c->fd < 0 || write(c->fd, &id, sizeof(id)) != (ssize_t)sizeof(id))
+		return -ESRCH;
+	c->busy = true;
+	return 0;
+}
+
+void companion_dismiss(struct companion *c)
+{
+	if (c->fd >= 0)
+		close(c->fd);
+	if (c->pid > 0 && !c->busy)
+		waitpid(c->pid, NULL, 0);
+	*c = (struct companion){ .fd = -1 };
+}

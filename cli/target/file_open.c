@@ -1,0 +1,485 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * File target, the half before any I/O: options, checks, opening, what the backing can do.
+ */
+#include <errno.h>
+#include <fcntl.h>
+#include <linux/falloc.h>
+#include <linux/fs.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/ioctl.h>
+#include <sys/stat.h>
+#include <sys/sysmacros.h>
+#include <unistd.h>
+
+#include "engine/iobuf.h"
+#include "opt.h"
+#include "target/tgt_file.h"
+#include "util/cleanup.h"
+#include "util/fs.h"
+#include "util/num.h"
+
+#define AT(member) offsetof(struct dev_cfg, member)
+#define POS_MAX ((uint64_t)INT64_MAX & ~4095ULL)
+
+const struct opt file_options[] = {
+	{ .name = "file",
+	  .letter = 'f',
+	  .type = OPT_TEXT,
+	  .arg = "PATH",
+	  .offset = AT(file),
+	  .hint = HINT_FILE,
+	  .help = "backing: a regular file or a block device (required)" },
+	{ .name = "offset",
+	  .type = OPT_SIZE,
+	  .arg = "SIZE",
+	  .offset = AT(offset),
+	  .max = POS_MAX,
+	  .help = "where the device starts in the backing (default: 0)" },
+	{ .name = "io",
+	  .type = OPT_WORD,
+	  .arg = "MODE",
+	  .word = cfg_io_name,
+	  .offset = AT(io_word),
+	  .help = "auto, direct or buffered (default: auto, direct where it can be)" },
+	{ .name = "create",
+	  .type = OPT_FLAG,
+	  .offset = AT(create),
+	  .help = "make a sparse file of --size; there must be none yet" },
+	{ .name = "no-discard",
+	  .type = OPT_FLAG,
+	  .offset = AT(no_discard),
+	  .help = "announce neither discard nor write-zeroes" },
+	{ .name = "force",
+	  .type = OPT_FLAG,
+	  .offset = AT(force),
+	  .help = "write to a block device although it is mounted or held" },
+	OPT_END
+};
+
+/* ---- opening ---------------------------------------------------------------------------- */
+
+static int open_flags(const struct dev_cfg *cfg)
+{
+	return (cfg->read_only ? O_RDONLY : O_RDWR) | O_CLOEXEC;
+}
+
+/* O_EXCL claims a block device: EBUSY when it is mounted, swapped to or held. */
+static int open_backing(const struct dev_cfg *cfg, struct backing *b, struct fail *f)
+{
+	struct stat st;
+	int flags = open_flags(cfg);
+
+	if (cfg->create) {
+		flags |= O_CREAT | O_EXCL;
+	} else {
+		if (stat(cfg->file, &st) < 0)
+			return fail_errno(f, errno, "cannot use %s", cfg->file);
+		b->is_bdev = S_ISBLK(st.st_mode);
+		if (S_ISDIR(st.st_mode))
+			return fail_errno(f, EISDIR, "cannot use %s", cfg->file);
+		if (!b->is_bdev && !S_ISREG(st.st_mode))
+			return fail_set(f, EINVAL, "%s is neither a regular file nor a block device",
+					cfg->file);
+		if (b->is_bdev && !cfg->read_only && !cfg->force)
+			flags |= O_EXCL;
+	}
+	b->fd = open(cfg->file, flags, 0644);
+	if (b->fd < 0 && errno == EBUSY)
+		return fail_set(
+			f, EBUSY,
+			"%s is in use: mounted, swapped to or held (--force writes to it all the same)",
+			cfg->file);
+	if (b->fd < 0 && errno == EEXIST)
+		return fail_set(f, EEXIST, "--create: %s exists", cfg->file);
+	if (b->fd < 0)
+		return fail_errno(f, errno, "cannot open %s", cfg->file);
+	b->created = cfg->create;
+	return 0;
+}
+
+/* Writers alone, readers together: a lock of the open file, dropped with the server. */
+static int lock_backing(const struct dev_cfg *cfg, const struct backing *b, struct fail *f)
+{
+	struct flock fl = { .l_type = cfg->read_only ? F_RDLCK : F_WRLCK, .l_whence = SEEK_SET };
+
+	if (fcntl(b->fd, F_OFD_SETLK, &fl) == 0)
+		return 0;
+	if (errno == EAGAIN || errno == EACCES)
+		return fail_set(f, EBUSY, "%s is attached already", cfg->file);
+	/* a file system without locks: said, not hidden */
+	msg_warn("%s cannot be locked (%s): nothing keeps others from writing to it", cfg->file,
+		 strerror(errno));
+	return 0;
+}
+
+/* ---- what it is ------------------------------------------------------------------------- */
+
+/* A number of the backing's request queue; partitions have theirs in the whole disk. */
+static int queue_attr(const struct stat *st, const char *attr, uint64_t *ret)
+{
+	char path[FS_PATH_MAX];
+	unsigned int maj = major(st->st_rdev), min = minor(st->st_rdev);
+
+	if (fs_read_u64(fs_path(path, "/sys/dev/block/%u:%u/queue/%s", maj, min, attr), ret) == 0)
+		return 0;
+	return fs_read_u64(fs_path(path, "/sys/dev/block/%u:%u/../queue/%s", maj, min, attr), ret);
+}
+
+static void probe_bdev(struct backing *b, const struct stat *st)
+{
+	unsigned int phys = 0;
+	int logical = 0;
+	uint64_t v;
+
+	if (ioctl(b->fd, BLKSSZGET, &logical) == 0 && logical > 0)
+		b->block_size = (uint64_t)logical;
+	if (ioctl(b->fd, BLKPBSZGET, &phys) == 0 && phys)
+		b->phys_block_size = phys;
+	if (queue_attr(st, "dma_alignment", &v) == 0)
+		b->dio_mem_align = (uint32_t)v + 1;
+	if (queue_attr(st, "discard_max_bytes", &b->discard_max) == 0)
+		b->can_discard = b->discard_max > 0;
+	if (queue_attr(st, "discard_granularity", &v) == 0 && v)
+		b->discard_granularity = v;
+	if (queue_attr(st, "write_zeroes_max_bytes", &b->zero_max) == 0)
+		b->can_zero = b->zero_max > 0;
+	if (queue_attr(st, "max_segments", &v) == 0)
+		b->max_segments = (uint32_t)v;
+	if (queue_attr(st, "max_segment_size", &v) == 0)
+		b->max_segment_size = (uint32_t)v;
+}
+
+static int probe_size(struct backing *b, const char *path, struct fail *f)
+{
+	struct stat st;
+
+	if (fstat(b->fd, &st) < 0)
+		return fail_errno(f, errno, "cannot look at %s", path);
+	b->block_size = 512;
+	b->phys_block_size = 4096;
+	b->dio_mem_align = 512;
+	b->discard_granularity = (uint64_t)st.st_blksize;
+	if (!b->is_bdev) {
+		b->size = (uint64_t)st.st_size;
+		return 0;
+	}
+	if (ioctl(b->fd, BLKGETSIZE64, &b->size) < 0)
+		return fail_errno(f, errno, "cannot get the size of %s", path);
+	probe_bdev(b, &st);
+	return 0;
+}
+
+/* Alignment that direct I/O on the open file needs; false: it cannot. Linux 6.1 for statx. */
+static bool probe_direct(struct backing *b, uint64_t *ret_offset_align)
+{
+	struct statx sx;
+	int flags = fcntl(b->fd, F_GETFL);
+
+	if (fcntl(b->fd, F_SETFL, flags | O_DIRECT) < 0)
+		return false;
+	*ret_offset_align = b->block_size;
+	if (statx(b->fd, "", AT_EMPTY_PATH, STATX_DIOALIGN, &sx) == 0 &&
+	    sx.stx_mask & STATX_DIOALIGN) {
+		if (!sx.stx_dio_offset_align) {
+			fcntl(b->fd, F_SETFL, flags);
+			return false;
+		}
+		*ret_offset_align = sx.stx_dio_offset_align;
+		b->dio_mem_align = sx.stx_dio_mem_align;
+	}
+	return true;
+}
+
+/* Effective I/O mode; the file's flags follow. An explicit wish is met or refused. */
+static int choose_io(struct dev_cfg *cfg, struct backing *b, struct fail *f)
+{
+	uint64_t align = 0;
+	bool can = false, fits = false;
+
+	if (cfg->io != IO_BUFFERED) {
+		can = probe_direct(b, &align);
+		fits = can && (!cfg->block_size || cfg->block_size >= align) &&
+		       cfg->offset % align == 0;
+	}
+	if (cfg->io == IO_DIRECT && !can)
+		return fail_set(f, FAIL_UNSUPPORTED,
+				"--io direct: the file system of %s has no direct I/O", cfg->file);
+	if (cfg->io == IO_DIRECT && !fits)
+		return fail_set(f, FAIL_USAGE,
+				"--io direct: block size and offset must be multiples of %llu on %s",
+				(unsigned long long)align, cfg->file);
+	if (can && !fits)
+		fcntl(b->fd, F_SETFL, fcntl(b->fd, F_GETFL) & ~O_DIRECT);
+	cfg->io = fits ? IO_DIRECT : IO_BUFFERED;
+	if (fits && align > b->block_size)
+		b->block_size = align;
+	return 0;
+}
+
+/* ---- what of it is served ----------------------------------------------------------------- */
+
+static int default_size(struct dev_cfg *cfg, const struct backing *b, struct fail *f)
+{
+	uint64_t rest = b->size - cfg->offset, over = rest % cfg->block_size;
+
+	if (rest < cfg->block_size)
+		return fail_set(f, EINVAL,
+				"%s has %llu bytes from offset %llu on: less than a block of %llu",
+				cfg->file, (unsigned long long)rest, (unsigned long long)cfg->offset,
+				(unsigned long long)cfg->block_size);
+	if (over)
+		msg_warn("the last %llu bytes of %s are no whole block and are left out",
+			 (unsigned long long)over, cfg->file);
+	cfg->size = rest - over;
+	return 0;
+}
+
+static int check_range(struct dev_cfg *cfg, const struct backing *b, struct fail *f)
+{
+	unsigned long long size = cfg->size, offset = cfg->offset, block = cfg->block_size;
+
+	if (offset % block)
+		return fail_set(f, FAIL_USAGE,
+				"--offset: %llu is not a multiple of the block size %llu", offset,
+				block);
+	if (offset >= b->size)
+		return fail_set(f, EINVAL, "offset %llu is at or beyond the end of %s (%llu bytes)",
+				offset, cfg->file, (unsigned long long)b->size);
+	if (!size)
+		return default_size(cfg, b, f);
+	if (size % block)
+		return fail_set(f, FAIL_USAGE,
+				"--size: %llu bytes are not a multiple of the block size %llu",
+				size, block);
+	if (size > b->size - offset)
+		return fail_set(f, EINVAL, "%s ends %llu bytes before --size %llu from offset %llu",
+				cfg->file, size - (unsigned long long)(b->size - offset), size,
+				offset);
+	return 0;
+}
+
+/* Block size, I/O mode and range; cfg is complete afterwards. */
+static int plan(struct dev_cfg *cfg, struct backing *b, struct fail *f)
+{
+	int r = probe_size(b, cfg->file, f);
+
+	if (!r && b->is_bdev && cfg->block_size && cfg->block_size < b->block_size)
+		return fail_set(f, FAIL_USAGE, "--block-size: %s has blocks of %llu bytes",
+				cfg->file, (unsigned long long)b->block_size);
+	if (!r)
+		r = choose_io(cfg, b, f);
+	if (r < 0)
+		return r;
+	if (!cfg->block_size)
+		cfg->block_size = b->block_size;
+	if (!cfg->phys_block_size)
+		cfg->phys_block_size = b->phys_block_size;
+	if (cfg->phys_block_size < cfg->block_size)
+		cfg->phys_block_size = cfg->block_size;
+	return check_range(cfg, b, f);
+}
+
+/* ---- in the foreground, nothing is changed -------------------------------------------------- */
+
+/* Path of a file that need not exist: its directory must. malloc()ed. */
+static char *absolute(const char *path, bool create)
+{
+	_cleanup_free_ char *copy = NULL, *dir = NULL;
+	const char *base;
+	char *slash, *abs;
+
+	if (!create)
+		return realpath(path, NULL);
+	copy = strdup(path);
+	slash = copy ? strrchr(copy, '/') : NULL;
+	base = slash ? slash + 1 : path;
+	if (slash)
+		*slash = '\0';
+	dir = realpath(!slash ? "." : slash == copy ? "/" : copy, NULL);
+	if (!dir || asprintf(&abs, "%s/%s", strcmp(dir, "/") ? dir : "", base) < 0)
+		return NULL;
+	return abs;
+}
+
+static int check_create(struct dev_cfg *cfg, struct fail *f)
+{
+	_cleanup_free_ char *dir = strdup(cfg->file);
+	struct stat st;
+
+	if (lstat(cfg->file, &st) == 0)
+		return fail_set(f, EEXIST, "--create: %s exists", cfg->file);
+	if (!cfg->size)
+		return fail_set(f, FAIL_USAGE, "--create needs --size");
+	if (cfg->read_only)
+		return fail_set(f, FAIL_USAGE, "--create and --read-only exclude each other");
+	if (!dir)
+		return fail_errno(f, ENOMEM, "cannot check %s", cfg->file);
+	*strrchr(dir, '/') = '\0';
+	if (access(*dir ? dir : "/", W_OK | X_OK) < 0)
+		return fail_errno(f, errno, "--create: cannot write to %s", *dir ? dir : "/");
+	return 0;
+}
+
+static void set_io(struct dev_cfg *cfg)
+{
+	cfg->io = IO_AUTO;
+	for (unsigned int n = 0; cfg->io_word && cfg_io_name(n); n++)
+		if (!strcmp(cfg->io_word, cfg_io_name(n)))
+			cfg->io = (enum io_mode)n;
+}
+
+int file_check(struct dev_cfg *cfg, struct fail *f)
+{
+	struct backing b = { .fd = -1 };
+	struct dev_cfg trial;
+	const char *path;
+	int r;
+
+	if (!cfg->file)
+		return fail_set(f, FAIL_USAGE, "--file PATH is needed");
+	path = absolute(cfg->file, cfg->create);
+	if (!path)
+		return fail_errno(f, errno, "cannot use %s", cfg->file);
+	cfg->file = path; /* for the rest of the process's life */
+	set_io(cfg);
+	if (cfg->create)
+		return check_create(cfg, f);
+	trial = *cfg;
+	r = open_backing(&trial, &b, f);
+	if (!r)
+		r = lock_backing(&trial, &b, f);
+	if (!r)
+		r = plan(&trial, &b, f);
+	if (!r) {
+		/* found again by the server, which is the one that counts; size for the caller */
+		cfg->size = trial.size;
+		cfg->block_size = trial.block_size;
+	}
+	if (b.fd >= 0)
+		close(b.fd);
+	return r;
+}
+
+/* ---- in the server -------------------------------------------------------------------------- */
+
+/* Beyond the end nothing changes: what the file system takes there, it takes everywhere. */
+static void probe_fallocate(struct backing *b)
+{
+	off_t end = (off_t)num_round_up(b->size, 1 << 20), len = 1 << 16;
+	bool punch = fallocate(b->fd, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, end, len) == 0;
+	bool zero = punch &&
+		    fallocate(b->fd, FALLOC_FL_ZERO_RANGE | FALLOC_FL_KEEP_SIZE, end, len) == 0;
+
+	/* gives back what the second probe has allocated */
+	if (zero)
+		fallocate(b->fd, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, end, len);
+	b->can_discard = punch;
+	b->can_zero = zero;
+	b->discard_max = b->zero_max = UINT32_MAX & ~((1ULL << 20) - 1);
+}
+
+static int open_all(struct dev_cfg *cfg, struct backing *b, struct fail *f)
+{
+	struct stat st;
+	int r;
+
+	b->path = cfg->file;
+	r = open_backing(cfg, b, f);
+	if (!r)
+		r = lock_backing(cfg, b, f);
+	if (!r && cfg->create && ftruncate(b->fd, (off_t)(cfg->offset + cfg->size)) < 0)
+		r = fail_errno(f, errno, "cannot make %s %llu bytes long", cfg->file,
+			       (unsigned long long)(cfg->offset + cfg->size));
+	if (!r)
+		r = plan(cfg, b, f);
+	if (!r && fstat(b->fd, &st) < 0)
+		r = fail_errno(f, errno, "cannot look at %s", cfg->file);
+	if (r < 0)
+		return r;
+	cfg->file_dev = b->is_bdev ? st.st_rdev : st.st_dev;
+	cfg->file_ino = b->is_bdev ? 0 : st.st_ino;
+	cfg->file_size = b->size;
+	return 0;
+}
+
+int file_open(struct dev_cfg *cfg, struct tgt_dev *ret, struct fail *f)
+{
+	struct backing *b = calloc(1, sizeof(*b));
+	int r;
+
+	if (!b)
+		return fail_errno(f, ENOMEM, "cannot open %s", cfg->file);
+	b->fd = -1;
+	*ret = (struct tgt_dev){ .priv = b };
+	r = open_all(cfg, b, f);
+	if (r < 0) {
+		file_close(ret, true);
+		return r;
+	}
+	if (!b->is_bdev && !cfg->read_only && !cfg->no_discard)
+		probe_fallocate(b);
+	if (cfg->no_discard || cfg->read_only)
+		b->can_discard = b->can_zero = false;
+	b->offset = cfg->offset;
+	ret->fds[0] = b->fd;
+	ret->nr_fds = 1;
+	return 0;
+}
+
+void file_close(struct tgt_dev *dev, bool undo)
+{
+	struct backing *b = dev->priv;
+
+	if (!b)
+		return;
+	if (undo && b->created)
+		unlink(b->path);
+	if (b->fd >= 0)
+		close(b->fd);
+	free(b);
+	dev->priv = NULL;
+}
+
+/* ---- parameters ----------------------------------------------------------------------------- */
+
+static uint32_t sectors(uint64_t bytes)
+{
+	return bytes >> 9 > UINT32_MAX >> 9 ? UINT32_MAX >> 9 : (uint32_t)(bytes >> 9);
+}
+
+static void zero_copy_limits(const struct backing *b, struct ublk_params *p)
+{
+	/* the client's own pages go to the backing: its alignment and segments are theirs */
+	if (b->dio_mem_align > 1 && b->dio_mem_align <= 4096) {
+		p->types |= UBLK_PARAM_TYPE_DMA_ALIGN;
+		p->dma.alignment = b->dio_mem_align - 1;
+	}
+	if (b->is_bdev && b->max_segments && b->max_segment_size >= 4096) {
+		p->types |= UBLK_PARAM_TYPE_SEGMENT;
+		p->seg.seg_boundary_mask = INT64_MAX;
+		p->seg.max_segments =
+			b->max_segments > UINT16_MAX ? UINT16_MAX : (uint16_t)b->max_segments;
+		p->seg.max_segment_size = b->max_segment_size;
+	}
+}
+
+void file_params(const struct tgt_dev *dev, const struct dev_cfg *cfg, struct ublk_params *p)
+{
+	const struct backing *b = dev->priv;
+
+	if (!cfg->read_only)
+		p->basic.attrs |= UBLK_ATTR_VOLATILE_CACHE | UBLK_ATTR_FUA;
+	if (b->can_discard || b->can_zero) {
+		p->types |= UBLK_PARAM_TYPE_DISCARD;
+		p->discard.discard_granularity =
+			(uint32_t)num_round_up(b->discard_granularity, cfg->block_size);
+		p->discard.max_discard_sectors = b->can_discard ? sectors(b->discard_max) : 0;
+		p->discard.max_discard_segments = b->can_discard;
+		p->discard.max_write_zeroes_sectors = b->can_zero ? sectors(b->zero_max) : 0;
+	}
+	if (iobuf_mode(cfg->mode)->request_buf && cfg->io == IO_DIRECT)
+		zero_copy_limits(b, p);
+}

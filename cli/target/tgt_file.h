@@ -1,0 +1,41 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * What the two halves of the file target share: opening (file_open.c) and I/O (tgt_file.c).
+ */
+#ifndef TARGET_TGT_FILE_H
+#define TARGET_TGT_FILE_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "cfg.h"
+#include "msg.h"
+#include "opt.h"
+#include "target/target.h"
+
+/* A backing and what was found out about it. */
+struct backing {
+	int fd;
+	bool is_bdev;
+	bool created;	     /* by --create: removed again when the device does not come to be */
+	uint64_t size;	     /* bytes of the whole backing */
+	uint64_t block_size; /* smallest unit of I/O on it in the chosen mode */
+	uint64_t phys_block_size;
+	uint32_t dio_mem_align; /* bytes, of memory for direct I/O */
+	bool can_discard, can_zero;
+	uint64_t discard_granularity, discard_max, zero_max; /* bytes */
+	uint32_t max_segments, max_segment_size;	     /* 0: not known */
+	/* what the I/O half needs beside */
+	uint64_t offset; /* bytes */
+	const char *path;
+	int64_t last_log_ms;
+};
+
+extern const struct opt file_options[];
+
+int file_check(struct dev_cfg *cfg, struct fail *f);
+int file_open(struct dev_cfg *cfg, struct tgt_dev *ret, struct fail *f);
+void file_close(struct tgt_dev *dev, bool undo);
+void file_params(const struct tgt_dev *dev, const struct dev_cfg *cfg, struct ublk_params *p);
+
+#endif
