@@ -67,6 +67,15 @@ static void set_ctrl_timeout(struct server *s)
 	s->ctrl.timeout_ms = left > 1 ? (int)left : 1;
 }
 
+/* The last step of every way out. */
+static void let_go(struct server *s)
+{
+	companion_dismiss(&s->companion);
+	cleanup_fd(&s->rec_dir);
+	cleanup_fd(&s->sig_fd);
+	ctrl_close(&s->ctrl);
+}
+
 /* ---- the ladder ------------------------------------------------------------------------- */
 
 static int check_granted(struct server *s, uint64_t granted, struct fail *f)
@@ -85,13 +94,15 @@ static int check_granted(struct server *s, uint64_t granted, struct fail *f)
 static void take_grant(struct server *s)
 {
 	const struct ublksrv_ctrl_dev_info *i = &s->info;
+	int n = 0;
 
 	if (i->nr_hw_queues != s->cfg.queues)
-		snprintf(s->warning, sizeof(s->warning), "the driver granted %u of %u queues",
-			 i->nr_hw_queues, s->cfg.queues);
+		n = snprintf(s->warning, sizeof(s->warning), "the driver granted %u of %u queues",
+			     i->nr_hw_queues, s->cfg.queues);
 	if (i->queue_depth != s->cfg.depth)
-		snprintf(s->warning, sizeof(s->warning), "the driver granted a depth of %u, not %u",
-			 i->queue_depth, s->cfg.depth);
+		snprintf(s->warning + n, sizeof(s->warning) - (size_t)n,
+			 "%sthe driver granted a depth of %u, not %u", n ? "; " : "", i->queue_depth,
+			 s->cfg.depth);
 	s->cfg.id = (int)i->dev_id;
 	s->cfg.queues = i->nr_hw_queues;
 	s->cfg.depth = i->queue_depth;
@@ -319,9 +330,7 @@ static void undo(struct server *s)
 		ctrl_del_dev(&s->ctrl, (uint32_t)s->cfg.id);
 	if (s->step >= STEP_RECORDED)
 		rec_remove(s->rec_dir, s->cfg.id, s->rec.cookie);
-	s->step = STEP_NONE;
-	companion_dismiss(&s->companion);
-	ctrl_close(&s->ctrl);
+	let_go(s);
 }
 
 /* ---- running ---------------------------------------------------------------------------- */
@@ -369,10 +378,8 @@ static int wind_up(struct server *s)
 		rec_remove(s->rec_dir, s->cfg.id, s->rec.cookie);
 	else
 		msg_error("device %d: %s", s->cfg.id, f.text);
-	companion_dismiss(&s->companion);
 	close(s->cdev);
-	close(s->rec_dir);
-	ctrl_close(&s->ctrl);
+	let_go(s);
 	return -f.err;
 }
 

@@ -310,7 +310,8 @@ known_0() {
 @test "garbage for a record is not believed" {
 	tree mixed
 	good=$(cat "$(record 0)")
-	for text in '' ' ' '{' '[]' 'null' '7' '"text"' '{}' "${good%\}}" "[$good]" 'not JSON at all'; do
+	for text in '' ' ' '{' '[]' 'null' '7' '"text"' '{}' "${good%\}}" "[$good]" 'not JSON at all' \
+		"$good$good" "$good x" "$good}"; do
 		printf '%s' "$text" >"$(record 0)"
 		unknown_0
 	done

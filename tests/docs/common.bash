@@ -22,8 +22,8 @@ same() { # WHAT EXPECTED FOUND
 
 # Each "ublkctl COMMAND …" in the text on stdin must be one that the program understands: its options
 # are parsed, and --help keeps it from being run.
-examples_parse() {
-	local line words count=0
+examples_parse() { # LEAST-NUMBER
+	local line words count=0 d=0
 
 	while read -r line; do
 		eval "words=(${line#ublkctl })"
@@ -32,7 +32,7 @@ examples_parse() {
 			return 1
 		}
 		count=$((count + 1))
-	done < <(grep -oE 'ublkctl (add|del|list|feature|help)\>[^|;)#<>&`]*')
+	done < <(grep -oE 'ublkctl (add|del|list|feature|help)\>[^|;)#<>&`'"'"']*')
 	echo "$count examples"
 	[ "$count" -ge "$1" ]
 }

@@ -24,7 +24,7 @@ installed() {
 	cmp "$man" "$BATS_TEST_TMPDIR/root/usr/local/share/man/man8/ublkctl.8"
 	[ "$("$BATS_TEST_TMPDIR/root/usr/local/sbin/ublkctl" --version | head -n 1)" = \
 		"$(ublkctl --version | head -n 1)" ]
-	touch "$BATS_TEST_TMPDIR/root/usr/local/sbin/other"
+	install -m 644 /dev/null "$BATS_TEST_TMPDIR/root/usr/local/sbin/other"
 	make_clean uninstall
 	[ "$(installed)" = "usr/local/sbin/other 644" ]
 	make_clean uninstall

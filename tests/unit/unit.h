@@ -28,6 +28,6 @@
 			fail_msg("%s: not true: %s", unit_case_text, #cond);                       \
 	} while (0)
 
-static char unit_case_text[1024] __attribute__((unused));
+static char unit_case_text[4096] __attribute__((unused));
 
 #endif

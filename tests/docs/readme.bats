@@ -1,0 +1,61 @@
+#!/usr/bin/env bats
+# README and CHANGELOG against the program, the Makefile and the tree.
+#
+# shellcheck disable=SC2154,SC2016 # set by bats and common.bash; expanded elsewhere
+
+load common
+
+@test "README: the command table has every command with its summary, and no other" {
+	same "command table" "$(cli '.commands[] | "\(.name) \(.summary)"')" \
+		"$(sed -nE 's/^\| `([a-z]+)` \| ([^|]*) \| .*/\1 \2/p' README.md)"
+}
+
+@test "README: examples are understood" {
+	examples_parse 20 <README.md
+}
+
+@test "README: tables that are shown have the default columns" {
+	header=$(cli '[.commands[] | select(.name == "list").columns[] | select(.default).name] | join(" ")')
+	same "headers of list" "$header" "$(grep '^ *ID NAME' README.md | tr -s ' ' | sed 's/^ //' | sort -u)"
+}
+
+@test "README: exit statuses are those of the program" {
+	text=$(tr '\n' ' ' <README.md)
+	for number in $(cli '.exit_statuses[].status | select(. < 128)'); do
+		[[ $text == *"xit statuses:"*" $number "* ]]
+	done
+}
+
+@test "README: make targets and programs that it names exist" {
+	while read -r _ target; do
+		grep -qE "^$target:" Makefile || { echo "no target $target"; return 1; }
+	done < <(grep -oE '\<make [a-z]+' README.md | sort -u)
+	for file in $(grep -oE '\]\([A-Za-z.]+\)' README.md | tr -d '()]') man/ublkctl.8; do
+		[ -f "$file" ]
+	done
+	grep -oE 'tests/[a-z/]+' README.md | while read -r file; do [ -x "$file" ]; done
+}
+
+@test "README: library versions are the Makefile's" {
+	for library in liburing json-c smartcols; do
+		version=$(sed -nE "s/.*\<$library:([0-9.]+):.*/\1/p" Makefile)
+		grep -q "$library ${version//./\\.}\>" README.md
+	done
+}
+
+@test "README and man page name the first kernel of each feature that is used" {
+	for option in batch no-partscan; do
+		grep -qE "Linux 7\.0.*--$option|--$option.*Linux 7\.0" README.md
+	done
+	[ "$(sed -nE 's/.*FEATURE\([A-Z_]*, "([0-9.]+)", "(--|del).*/\1/p' cli/abi/feature.c | sort -u)" = 7.0 ]
+}
+
+@test "CHANGELOG: its first version is the program's" {
+	[ "$(sed -nE 's/^## ([0-9.]+).*/\1/p' CHANGELOG.md | head -n 1)" = \
+		"$(ublkctl --version | sed -n '1s/^ublkctl //p')" ]
+}
+
+@test "the license is named and there" {
+	grep -q MIT README.md
+	grep -q MIT LICENSE
+}
