@@ -46,8 +46,8 @@ struct batch_q {
 	/* element by tag: stays valid until the tag comes again, whenever it is read */
 	uint8_t *tag_elems;
 	uint16_t flags;
-	uint16_t buf_base; /* of the queue with automatic registration, else 0 */
 	uint8_t elem_bytes;
+	bool auto_reg;
 	bool aborted;
 };
 
@@ -71,7 +71,9 @@ static void set_elem(const struct q *q, void *elem, uint16_t tag, int32_t res)
 	const struct batch_q *b = q->be;
 	struct elem *e = elem;
 
-	e->hdr = (struct ublk_elem_header){ .tag = tag, .buf_index = b->buf_base + tag, .result = res };
+	e->hdr = (struct ublk_elem_header){
+		.tag = tag, .buf_index = b->auto_reg ? q_buf_index(q, tag) : 0, .result = res
+	};
 	if (b->flags & UBLK_BATCH_F_HAS_BUF_ADDR)
 		e->addr = (uintptr_t)q_buf(q, tag);
 }
@@ -121,7 +123,7 @@ static int init_queue(struct q_thr *t, struct q *q)
 	/* an address where the driver does not copy is refused, and the device never starts */
 	b->flags = (q->mode->commit_addr ? UBLK_BATCH_F_HAS_BUF_ADDR : 0) |
 		   (q->mode->fallback ? UBLK_BATCH_F_AUTO_BUF_REG_FALLBACK : 0);
-	b->buf_base = q->mode->auto_reg ? q->buf_base : 0;
+	b->auto_reg = q->mode->auto_reg;
 	b->elem_bytes = q->mode->commit_addr ? sizeof(struct elem) : sizeof(struct ublk_elem_header);
 	bytes = (size_t)q->depth * b->elem_bytes;
 	b->commit[0].elems = calloc(1, bytes);

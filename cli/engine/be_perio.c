@@ -92,7 +92,7 @@ static void perio_on_cqe(struct q_thr *t, const struct io_uring_cqe *cqe)
 		return;
 	}
 	/* the data of a write can be had now: the request comes again with it */
-	if (cqe->res == UBLK_IO_RES_NEED_GET_DATA) {
+	if (cqe->res == UBLK_IO_RES_NEED_GET_DATA && q->mode->get_data) {
 		if (!put_command(q, UBLK_U_IO_NEED_GET_DATA, ud_tag(cqe->user_data), 0, true))
 			q_thr_fail(t, -EBUSY, "no room to get the data of a write");
 		return;

@@ -142,6 +142,7 @@ static const struct iobuf_mode modes[] = {
 		.flags = UBLK_F_NEED_GET_DATA,
 		.server_buf = true,
 		.commit_addr = true,
+		.get_data = true,
 		.per_io_only = true,
 		.begin = copy_begin,
 		.end = copy_end,

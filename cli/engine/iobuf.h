@@ -25,6 +25,7 @@ struct iobuf_mode {
 	bool request_buf;  /* request pages are in the ring's buffer table */
 	bool auto_reg;	   /* put there by the driver */
 	bool fallback;	   /* or by the server where the driver could not */
+	bool get_data;	   /* writes are delivered twice, first without their data */
 	bool per_io_only;  /* the driver's batch path has no such command */
 	bool trusted_only; /* refused to users without privileges */
 	/*

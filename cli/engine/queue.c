@@ -7,7 +7,6 @@
 #include <errno.h>
 #include <poll.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 #include <sys/prctl.h>
 
@@ -24,7 +23,6 @@
 #define RING_CQ_MAX 65536U
 /* entries for targets: beyond that they are submitted in parts */
 #define RING_TARGET_MAX 1024U
-#define RING_BUFS_MAX 16384U /* slots of a buffer table */
 
 void q_thr_fail(struct q_thr *t, int err, const char *what)
 {
@@ -56,50 +54,9 @@ static int ring_create(struct q_thr *t)
 	t->be->need(t, &sq, &cq);
 	/* one for the stop poll, and room for the entries of target and data mode */
 	sq += 1 + (tags < RING_TARGET_MAX ? tags : RING_TARGET_MAX);
-	p.cq_entries = ring_size(2 * cq + 1, RING_CQ_MAX);
+	cq = 2 * cq + 1 > sq ? 2 * cq + 1 : sq;
+	p.cq_entries = ring_size(cq, RING_CQ_MAX);
 	return io_uring_queue_init_params(ring_size(sq, RING_SQ_MAX), &t->ring, &p);
-}
-
-/* A table for server buffers; without one (too many tags) plain buffers do. */
-static int init_fixed(struct q_thr *t)
-{
-	unsigned int tags = t->nr_qs * t->qs[0].depth;
-
-	if (!t->qs[0].buf || !t->tgt->fixed_bufs || tags > RING_BUFS_MAX ||
-	    io_uring_register_buffers_sparse(&t->ring, tags) < 0)
-		return 0;
-	for (unsigned int i = 0; i < t->nr_qs; i++) {
-		t->qs[i].fixed_len = calloc(t->qs[i].depth, sizeof(uint32_t));
-		if (!t->qs[i].fixed_len)
-			return -ENOMEM;
-	}
-	return 0;
-}
-
-bool q_fix_more(struct q *q, uint16_t tag, uint32_t bytes)
-{
-	struct iovec iov = { .iov_base = q_buf(q, tag), .iov_len = num_pow2_ceil(bytes) };
-	__u64 no_tag = 0;
-
-	if (iov.iov_len < 4096)
-		iov.iov_len = 4096;
-	if (iov.iov_len > q->buf_size)
-		iov.iov_len = q->buf_size;
-	if (io_uring_register_buffers_update_tag(&q->thr->ring, q_buf_index(q, tag), &iov, &no_tag,
-						 1) < 0) {
-		/* no memory to lock, for example: plain buffers from here on */
-		free(q->fixed_len);
-		q->fixed_len = NULL;
-		return false;
-	}
-	q->fixed_len[tag] = (uint32_t)iov.iov_len;
-	return true;
-}
-
-static void free_fixed(struct q_thr *t)
-{
-	for (unsigned int i = 0; i < t->nr_qs; i++)
-		free(t->qs[i].fixed_len);
 }
 
 static int ring_init(struct q_thr *t)
@@ -112,7 +69,7 @@ static int ring_init(struct q_thr *t)
 	if (!r && t->qs[0].mode->request_buf)
 		r = io_uring_register_buffers_sparse(&t->ring, t->nr_qs * t->qs[0].depth);
 	if (!r)
-		r = init_fixed(t);
+		r = fixbuf_init(t);
 	if (r < 0) {
 		io_uring_queue_exit(&t->ring);
 		return r;
@@ -210,7 +167,7 @@ void q_thr_run(struct q_thr *t)
 	r = ring_init(t);
 	if (r < 0) {
 		q_thr_fail(t, r, "cannot set up its ring");
-		free_fixed(t);
+		fixbuf_fini(t);
 		eng_phase(t->eng, r);
 		return;
 	}
@@ -229,6 +186,6 @@ void q_thr_run(struct q_thr *t)
 			serve_queues(t);
 	}
 	io_uring_queue_exit(&t->ring);
-	free_fixed(t);
+	fixbuf_fini(t);
 	t->be->fini(t);
 }

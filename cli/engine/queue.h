@@ -128,8 +128,11 @@ static inline uint8_t *q_buf(const struct q *q, uint16_t tag)
 	return q->buf + (size_t)tag * q->buf_size;
 }
 
+/* fixbuf.c: server buffers in the ring's buffer table. 0 or -errno; fini() takes a half init(). */
+int fixbuf_init(struct q_thr *t);
+void fixbuf_fini(struct q_thr *t);
 /* Slow path of q_fix_buf(). */
-bool q_fix_more(struct q *q, uint16_t tag, uint32_t bytes);
+bool fixbuf_more(struct q *q, uint16_t tag, uint32_t bytes);
 
 /*
  * Is the data of a request in the ring's buffer table? Request pages always are; a server buffer
@@ -139,7 +142,7 @@ static inline bool q_fix_buf(struct q *q, uint16_t tag, uint32_t bytes)
 {
 	if (!q->fixed_len)
 		return q->mode->request_buf;
-	return __builtin_expect(q->fixed_len[tag] >= bytes, 1) || q_fix_more(q, tag, bytes);
+	return __builtin_expect(q->fixed_len[tag] >= bytes, 1) || fixbuf_more(q, tag, bytes);
 }
 
 /* See struct iobuf_mode. */

@@ -224,6 +224,7 @@ struct rig *rig_new(const struct q_backend *be, unsigned int nr_qs, unsigned int
 			.desc = r->desc + (size_t)i * depth,
 			.buf = r->bufs ? r->bufs + i * buf_bytes : NULL,
 			.buf_size = buf_size,
+			.mode = iobuf_mode(buf_size ? DATA_COPY : DATA_USER_COPY),
 			.id = (uint16_t)(10 + i),
 			.slot = (uint16_t)i,
 			.depth = (uint16_t)depth,

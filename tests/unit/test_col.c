@@ -360,6 +360,7 @@ static struct dev_view known_view(void)
 	};
 
 	snprintf(v.rec.created, sizeof(v.rec.created), "2026-01-02T03:04:05Z");
+	snprintf(v.rec.null_data, sizeof(v.rec.null_data), "zeros");
 	return v;
 }
 
@@ -422,6 +423,7 @@ static void test_json_corners(void **state)
 	json_object_put(root);
 	view.flags = 0;
 	view.target = "unknown"; /* another tool's: nothing of a null device is known */
+	view.has_record = false;
 	root = json_of(&o, &row);
 	assert_true(json_object_object_get_ex(row, "flags", &v));
 	assert_int_equal(json_object_array_length(v), 0);

@@ -2,7 +2,7 @@
 /*
  * The engine with back ends and a target of its own: who serves what, start that fails in every
  * phase, stop and end. The descriptors are a memfd's.
- * UNIT: tests/unit/vg_wait.o cli/engine/engine.o cli/engine/queue.o cli/engine/iobuf.o cli/msg.o cli/util/num.o
+ * UNIT: tests/unit/vg_wait.o cli/engine/engine.o cli/engine/queue.o cli/engine/fixbuf.o cli/engine/iobuf.o cli/msg.o cli/util/num.o
  */
 #include "unit.h"
 

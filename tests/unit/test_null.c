@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * Null target: what a read returns after whatever was written, results, checks, parameters.
- * UNIT: cli/target/tgt_null.o cli/target/target.o cli/msg.o
+ * UNIT: cli/target/tgt_null.o cli/target/tgt_file.o cli/target/file_open.o cli/target/target.o cli/engine/iobuf.o cli/engine/fixbuf.o cli/msg.o cli/util/fs.o cli/util/num.o
  */
 #include "unit.h"
 
@@ -45,7 +45,8 @@ static int setup(void **state)
 	struct rig *r = calloc(1, sizeof(*r));
 
 	r->thr = (struct q_thr){ .be = &note_be, .tgt = &tgt_null, .qs = &r->q, .nr_qs = 1 };
-	r->q = (struct q){ .thr = &r->thr, .depth = DEPTH, .buf = r->buf, .buf_size = BUF };
+	r->q = (struct q){ .thr = &r->thr, .depth = DEPTH, .buf = r->buf, .buf_size = BUF,
+			.mode = iobuf_mode(DATA_COPY) };
 	r->q.tag_priv = calloc(DEPTH, tgt_null.tag_size);
 	memset(&done, 0, sizeof(done));
 	*state = r;
@@ -222,7 +223,7 @@ static void test_params(void **state)
 	struct ublk_params p = { .types = UBLK_PARAM_TYPE_BASIC, .basic = { .logical_bs_shift = 12 } };
 
 	(void)state;
-	tgt_null.params(&cfg, &p);
+	tgt_null.params(NULL, &cfg, &p);
 	assert_int_equal(p.types, UBLK_PARAM_TYPE_BASIC | UBLK_PARAM_TYPE_DISCARD);
 	assert_int_equal(p.discard.discard_granularity, 4096);
 	assert_int_equal(p.discard.max_discard_segments, 1);
@@ -252,8 +253,11 @@ static void test_table_of_targets(void **state)
 		assert_true(t->summary && t->options && t->check && t->params && t->queue_io &&
 			    t->io_done);
 	}
-	assert_true(n >= 1);
-	assert_null(tgt_name_at(n));
+	assert_int_equal(n, 2);
+	/* second names come behind the names */
+	assert_string_equal(tgt_name_at(n), "loop");
+	assert_ptr_equal(tgt_find("loop"), &tgt_file);
+	assert_null(tgt_name_at(n + 1));
 }
 
 #define TEST(fn) cmocka_unit_test_setup_teardown(fn, setup, teardown)
