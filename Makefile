@@ -39,6 +39,8 @@ SRCS := $(wildcard cli/*.c cli/*/*.c)
 OBJS := $(SRCS:%.c=$(BUILD)/%.o)
 UNIT_SRCS := $(wildcard tests/unit/test_*.c)
 UNIT_BINS := $(UNIT_SRCS:%.c=$(BUILD)/%)
+STRESS := $(BUILD)/tests/stress/stress
+STRESS_OBJS := $(patsubst %.c,$(BUILD)/%.o,$(wildcard tests/stress/*.c))
 
 Q := $(if $(V),,@)
 say = $(if $(V),,@echo "  $(1)	$(2)")
@@ -76,7 +78,12 @@ $(UNIT_BINS): $(BUILD)/%: $(BUILD)/%.o $$(call unit_objs,%.c)
 	$(call say,LD,$@)
 	$(Q)$(CC) $(ALL_LDFLAGS) -o $@ $^ $(PKG_LIBS) -lcmocka
 
--include $(OBJS:.o=.d) $(UNIT_BINS:=.d)
+# Data-integrity stress of a block device, run by tests/dev in the guest.
+$(STRESS): $(STRESS_OBJS)
+	$(call say,LD,$@)
+	$(Q)$(CC) $(ALL_LDFLAGS) -o $@ $^ $(PKG_LIBS)
+
+-include $(OBJS:.o=.d) $(UNIT_BINS:=.d) $(STRESS_OBJS:.o=.d)
 
 deps-build deps-demo deps-test deps-lint: deps-%:
 	@tests/deps build $*
@@ -86,11 +93,11 @@ demo: deps-demo
 	$(Q)BUILD=$(BUILD) tests/demo
 
 check: deps-test
-	$(Q)$(MAKE) --no-print-directory all $(UNIT_BINS)
+	$(Q)$(MAKE) --no-print-directory all $(UNIT_BINS) $(STRESS)
 	$(Q)BUILD=$(BUILD) tests/run $(or $(T),unit cli docs harness dev dev-6.12)
 
 check-full: deps-test
-	$(Q)$(MAKE) --no-print-directory all $(UNIT_BINS)
+	$(Q)$(MAKE) --no-print-directory all $(UNIT_BINS) $(STRESS)
 	$(Q)UBLKCTL_FULL=1 BUILD=$(BUILD) tests/run $(or $(T),unit cli docs harness dev dev-6.12)
 
 SHELL_FILES = tests/run tests/deps tests/demo tests/vm/run tests/vm/*.sh .ci/run completions/generate
@@ -101,7 +108,8 @@ lint: deps-lint
 	$(Q)cppcheck --quiet --std=c11 --error-exitcode=1 --inline-suppr -Icli \
 		--enable=warning,portability --suppress=missingIncludeSystem cli
 	$(Q)shellcheck $(SHELL_FILES)
-	$(Q)clang-format --dry-run -Werror $$(git ls-files 'cli/*.[ch]' 'cli/**/*.[ch]' 'tests/unit/*.[ch]')
+	$(Q)clang-format --dry-run -Werror $$(git ls-files 'cli/*.[ch]' 'cli/**/*.[ch]' 'tests/unit/*.[ch]' \
+		'tests/stress/*.[ch]')
 
 completions: all
 	$(Q)completions/generate $(BUILD)/ublkctl > completions/ublkctl.new
