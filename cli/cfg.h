@@ -24,14 +24,14 @@ enum data_mode {
 enum io_mode { IO_AUTO, IO_DIRECT, IO_BUFFERED };
 
 struct dev_cfg {
-	int id; /* CFG_ID_ANY: the driver chooses */
+	int id;		    /* CFG_ID_ANY: the driver chooses */
 	const char *target; /* name of a target, static */
 	bool batch;
-	unsigned int queues;  /* 0: default */
+	unsigned int queues; /* 0: default */
 	unsigned int depth;
-	unsigned int threads; /* 0: default */
-	uint64_t size;	      /* bytes */
-	uint64_t block_size;  /* logical, bytes */
+	unsigned int threads;	  /* 0: default */
+	uint64_t size;		  /* bytes */
+	uint64_t block_size;	  /* logical, bytes */
 	uint64_t phys_block_size; /* bytes, 0: as block_size */
 	uint64_t max_io;	  /* bytes of one request */
 	bool read_only;
@@ -40,10 +40,10 @@ struct dev_cfg {
 	const char *mode_word; /* of the command line, NULL: default */
 	const char *null_data; /* null target: "zeros" or "none" */
 	/* file target */
-	const char *file;  /* absolute once it was checked */
-	uint64_t offset;   /* bytes */
+	const char *file;    /* absolute once it was checked */
+	uint64_t offset;     /* bytes */
 	const char *io_word; /* of the command line, NULL: auto */
-	enum io_mode io;   /* never IO_AUTO once the backing is open */
+	enum io_mode io;     /* never IO_AUTO once the backing is open */
 	bool create, no_discard, force;
 	uint64_t file_dev, file_ino; /* identity of the backing */
 	uint64_t file_size;	     /* bytes of the backing when it was opened */

@@ -13,10 +13,12 @@ static int no_driver(struct fail *f)
 	char path[FS_PATH_MAX];
 
 	if (fs_exists(fs_path(path, "/sys/module/ublk_drv")))
-		return fail_set(f, FAIL_UNSUPPORTED,
-				"the ublk_drv module is loaded, but /dev/ublk-control is missing: is /dev complete?");
-	return fail_set(f, FAIL_UNSUPPORTED,
-			"no ublk driver: /dev/ublk-control is missing; load it with 'modprobe ublk_drv' (Linux 6.0 or later with CONFIG_BLK_DEV_UBLK)");
+		return fail_set(
+			f, FAIL_UNSUPPORTED,
+			"the ublk_drv module is loaded, but /dev/ublk-control is missing: is /dev complete?");
+	return fail_set(
+		f, FAIL_UNSUPPORTED,
+		"no ublk driver: /dev/ublk-control is missing; load it with 'modprobe ublk_drv' (Linux 6.0 or later with CONFIG_BLK_DEV_UBLK)");
 }
 
 /* io_uring is there in every kernel with ublk: something forbids it. */
@@ -25,14 +27,16 @@ static int no_io_uring(int err, struct fail *f)
 	char path[FS_PATH_MAX];
 	uint64_t disabled = 0;
 
-	if (fs_read_u64(fs_path(path, "/proc/sys/kernel/io_uring_disabled"), &disabled) == 0 && disabled)
+	if (fs_read_u64(fs_path(path, "/proc/sys/kernel/io_uring_disabled"), &disabled) == 0 &&
+	    disabled)
 		return fail_set(f, FAIL_UNSUPPORTED,
 				"io_uring is forbidden: sysctl kernel.io_uring_disabled is %llu",
 				(unsigned long long)disabled);
 	if (err == EPERM || err == ENOSYS || err == EACCES)
-		return fail_set(f, FAIL_UNSUPPORTED,
-				"io_uring is forbidden (%s): a container's seccomp filter or a kernel without it",
-				strerror(err));
+		return fail_set(
+			f, FAIL_UNSUPPORTED,
+			"io_uring is forbidden (%s): a container's seccomp filter or a kernel without it",
+			strerror(err));
 	return fail_errno(f, err, "cannot set up a control ring");
 }
 

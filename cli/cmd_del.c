@@ -27,21 +27,43 @@ struct del_cfg {
 
 #define AT(member) offsetof(struct del_cfg, member)
 
+/* clang-format off: one option, one entry */
 static const struct opt del_options[] = {
-	{ .name = "all", .letter = 'a', .type = OPT_FLAG, .offset = AT(all),
+	{ .name = "all",
+	  .letter = 'a',
+	  .type = OPT_FLAG,
+	  .offset = AT(all),
 	  .help = "every ublk device of this machine" },
-	{ .name = "force", .letter = 'f', .type = OPT_FLAG, .offset = AT(force),
+	{ .name = "force",
+	  .letter = 'f',
+	  .type = OPT_FLAG,
+	  .offset = AT(force),
 	  .help = "also while it is in use: its users get I/O errors" },
-	{ .name = "ignore-missing", .type = OPT_FLAG, .offset = AT(ignore_missing),
+	{ .name = "ignore-missing",
+	  .type = OPT_FLAG,
+	  .offset = AT(ignore_missing),
 	  .help = "a device that does not exist is no failure" },
-	{ .name = "wait", .type = OPT_UINT, .arg = "SEC", .offset = AT(wait_s), .min = 0,
-	  .max = CMD_TIMEOUT_MAX, .help = "wait so long for users to go (default: 0)" },
-	{ .name = "no-wait", .type = OPT_FLAG, .offset = AT(no_wait),
+	{ .name = "wait",
+	  .type = OPT_UINT,
+	  .arg = "SEC",
+	  .offset = AT(wait_s),
+	  .min = 0,
+	  .max = CMD_TIMEOUT_MAX,
+	  .help = "wait so long for users to go (default: 0)" },
+	{ .name = "no-wait",
+	  .type = OPT_FLAG,
+	  .offset = AT(no_wait),
 	  .help = "return before the id is free again" },
-	{ .name = "timeout", .type = OPT_UINT, .arg = "SEC", .offset = AT(timeout_s), .min = 1,
-	  .max = CMD_TIMEOUT_MAX, .help = "deadline (default: 30)" },
+	{ .name = "timeout",
+	  .type = OPT_UINT,
+	  .arg = "SEC",
+	  .offset = AT(timeout_s),
+	  .min = 1,
+	  .max = CMD_TIMEOUT_MAX,
+	  .help = "deadline (default: 30)" },
 	OPT_END
 };
+/* clang-format on */
 
 static const struct del_cfg del_defaults = { .timeout_s = CMD_TIMEOUT_DEFAULT };
 
@@ -101,10 +123,11 @@ static int timed_out(const struct target_dev *t, const char *what, struct fail *
 	    fs_read_text(fs_path(path, "/proc/%d/stat", (int)t->view.pid), stat, sizeof(stat)) == 0 &&
 	    (p = strrchr(stat, ')')) && p[1])
 		state = p[2];
-	return fail_set(f, ETIME, "device %d: timed out after %u s waiting %s (state %s, server process %d in state %c, %s)",
-			t->view.id, t->cfg->timeout_s, what, t->view.state ? t->view.state : "unknown",
-			(int)t->view.pid, state,
-			dev_find_user(t->view.id, user) ? user : "no user seen");
+	return fail_set(
+		f, ETIME,
+		"device %d: timed out after %u s waiting %s (state %s, server process %d in state %c, %s)",
+		t->view.id, t->cfg->timeout_s, what, t->view.state ? t->view.state : "unknown",
+		(int)t->view.pid, state, dev_find_user(t->view.id, user) ? user : "no user seen");
 }
 
 static int busy(int id, const char *who, struct fail *f)
@@ -131,7 +154,9 @@ static int start_stop(struct target_dev *t, int64_t deadline, struct fail *f)
 {
 	int r = wait_unused(t, deadline, f);
 
-	return r < 0 ? r : daemon_call_start(&t->call, stop_and_delete, t, (int)t->cfg->timeout_s * 1000, f);
+	return r < 0 ? r :
+		       daemon_call_start(&t->call, stop_and_delete, t,
+					 (int)t->cfg->timeout_s * 1000, f);
 }
 
 /* After start_stop(): the result, with further tries while an opener is only passing by. */
@@ -214,8 +239,8 @@ static int finish(struct target_dev *t, struct fail *f)
 }
 
 /* Stops n devices side by side. The first failure; all are tried, each failure is printed. */
-static int del_some(struct ctrl *c, const struct del_cfg *cfg, bool safe_stop, const int *ids, size_t n,
-		    struct fail *f)
+static int del_some(struct ctrl *c, const struct del_cfg *cfg, bool safe_stop, const int *ids,
+		    size_t n, struct fail *f)
 {
 	struct target_dev *t = calloc(n, sizeof(*t));
 	int r, first = 0;
@@ -257,7 +282,9 @@ static int collect_ids(const struct cmd_args *a, int **ret_ids, size_t *ret_coun
 		r = dev_scan(ret_ids, ret_count);
 		/* without a driver the control device says so in more words */
 		*ret_count = r == -ENODEV ? 0 : *ret_count;
-		return r == -ENODEV ? 0 : r < 0 ? fail_errno(f, -r, "cannot read /sys/class/ublk-char") : 0;
+		return r == -ENODEV ? 0 :
+		       r < 0	    ? fail_errno(f, -r, "cannot read /sys/class/ublk-char") :
+				      0;
 	}
 	ids = calloc((size_t)a->nr_operands, sizeof(*ids));
 	if (!ids)

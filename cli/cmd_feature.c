@@ -14,11 +14,15 @@ struct feature_cfg {
 	struct out_opts out;
 };
 
+/* clang-format off: one option, one entry */
 static const struct opt feature_options[] = {
-	{ .name = "json", .type = OPT_FLAG, .offset = offsetof(struct feature_cfg, out.json),
+	{ .name = "json",
+	  .type = OPT_FLAG,
+	  .offset = offsetof(struct feature_cfg, out.json),
 	  .help = "print JSON" },
 	OPT_END
 };
+/* clang-format on */
 
 static const struct feature_cfg feature_defaults;
 
@@ -42,8 +46,9 @@ static size_t fill_rows(uint64_t mask, struct col_feature_row *rows)
 		bool has = mask >> bit & 1;
 
 		if (feat)
-			rows[n++] = (struct col_feature_row){ bit, has, feat->name, feat->since,
-							      feat->option, feat->summary };
+			rows[n++] = (struct col_feature_row){
+				bit, has, feat->name, feat->since, feat->option, feat->summary
+			};
 		else if (has)
 			rows[n++] = (struct col_feature_row){ .bit = bit, .supported = true };
 	}
@@ -66,8 +71,11 @@ static int feature_run(const struct cmd_args *a, struct fail *f)
 	struct feature_cfg *cfg = a->cfg;
 	struct col_feature_row rows[FEATURE_BITS];
 	unsigned long long mask64;
-	struct out o = { .json_array = "features", .rows = rows, .row_size = sizeof(rows[0]),
-			 .json_extra = mask_to_json, .json_extra_arg = &mask64 };
+	struct out o = { .json_array = "features",
+			 .rows = rows,
+			 .row_size = sizeof(rows[0]),
+			 .json_extra = mask_to_json,
+			 .json_extra_arg = &mask64 };
 	struct ctrl c;
 	uint64_t mask;
 	int r = cmd_open_ctrl(&c, CMD_TIMEOUT_DEFAULT * 1000, f);

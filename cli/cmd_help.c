@@ -28,6 +28,9 @@ void cmd_print_overview(void)
 	printf("\nTargets of add:\n");
 	for (unsigned int i = 0; tgt_at(i); i++)
 		printf("  %-10s %s\n", tgt_at(i)->name, tgt_at(i)->summary);
+	for (unsigned int i = 0; tgt_at(i); i++)
+		if (tgt_at(i)->alias)
+			printf("  %-10s the same as %s\n", tgt_at(i)->alias, tgt_at(i)->name);
 	printf("\n'ublkctl help COMMAND' tells the options of a command, 'ublkctl --version' the versions.\n");
 }
 
@@ -156,7 +159,7 @@ int cmd_dump_cli(struct fail *f)
 	text = json_object_to_json_string_ext(root, JSON_C_TO_STRING_PRETTY);
 	number = text ? printf("%s\n", text) : -1;
 	json_object_put(root);
-	return number < 0 ? fail_errno(f, EIO, "cannot print") : 0;
+	return number < 0 ? fail_errno(f, errno, "cannot print") : 0;
 }
 
 static int help_run(const struct cmd_args *a, struct fail *f)

@@ -16,13 +16,20 @@ static const struct cmd *const commands[] = {
 	&cmd_add, &cmd_del, &cmd_list, &cmd_feature, &cmd_help,
 };
 
+/* clang-format off: one option, one entry */
 static const struct opt common_options[] = {
-	{ .name = "verbose", .type = OPT_FLAG, .offset = offsetof(struct cmd_common, verbose),
+	{ .name = "verbose",
+	  .type = OPT_FLAG,
+	  .offset = offsetof(struct cmd_common, verbose),
 	  .help = "say more on stderr" },
-	{ .name = "help", .letter = 'h', .type = OPT_FLAG, .offset = offsetof(struct cmd_common, help),
+	{ .name = "help",
+	  .letter = 'h',
+	  .type = OPT_FLAG,
+	  .offset = offsetof(struct cmd_common, help),
 	  .help = "print this help" },
 	OPT_END
 };
+/* clang-format on */
 
 const struct cmd *cmd_at(unsigned int n)
 {
@@ -133,8 +140,10 @@ static int run_command(const struct cmd *c, int argc, char **argv, struct fail *
 }
 
 /* Words in front of a command. */
-static int run_global(const char *word, struct fail *f)
+static int run_global(const char *word, const char *next, struct fail *f)
 {
+	if (next && *word == '-')
+		return fail_set(f, FAIL_USAGE, "unexpected '%s' behind %s", next, word);
 	if (!strcmp(word, "--help") || !strcmp(word, "-h"))
 		cmd_print_overview();
 	else if (!strcmp(word, "--version") || !strcmp(word, "-V"))
@@ -173,7 +182,7 @@ int main(int argc, char **argv)
 		msg_set_command(c->name);
 		r = run_command(c, argc - 1, argv + 1, &f);
 	} else {
-		r = run_global(argv[1], &f);
+		r = run_global(argv[1], argc > 2 ? argv[2] : NULL, &f);
 	}
 	r = check_stdout(r, &f);
 	if (r < 0 && *f.text)

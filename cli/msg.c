@@ -57,12 +57,12 @@ static void emit(int prio, const char *fmt, va_list ap)
 		return; /* nobody is there to be told */
 }
 
-#define MSG_BODY(prio)                   \
-	do {                             \
-		va_list ap;              \
-		va_start(ap, fmt);       \
-		emit((prio), fmt, ap);   \
-		va_end(ap);              \
+#define MSG_BODY(prio)                                                                             \
+	do {                                                                                       \
+		va_list ap;                                                                        \
+		va_start(ap, fmt);                                                                 \
+		emit((prio), fmt, ap);                                                             \
+		va_end(ap);                                                                        \
 	} while (0)
 
 void msg_error(const char *fmt, ...)

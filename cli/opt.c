@@ -121,7 +121,19 @@ static int bad_option(int c, char **argv, const struct option *longs, struct fai
 				longs[optopt - LONG_BASE].name);
 	if (optopt)
 		return fail_set(f, FAIL_USAGE, "unknown option '-%c'", optopt);
-	return fail_set(f, FAIL_USAGE, "unknown or ambiguous option '%s'", word);
+	return fail_set(f, FAIL_USAGE, "unknown option '%s'", word);
+}
+
+/* The word of the option that getopt_long() has just returned. */
+static const char *option_word(char **argv)
+{
+	return argv[optind - (optarg && optarg == argv[optind - 1] ? 2 : 1)];
+}
+
+/* What is short for one option today can be short for another one in the next version. */
+static bool is_abbreviated(char **argv, const char *name)
+{
+	return strcspn(option_word(argv) + 2, "=") != strlen(name);
 }
 
 /* Table index of what getopt_long() returned. */
@@ -156,6 +168,10 @@ int opt_parse(const struct opt *table, int argc, char **argv, void *base, struct
 		if (c == '?' || c == ':')
 			return bad_option(c, argv, longs, f);
 		i = index_of(table, c);
+		if (c >= LONG_BASE && is_abbreviated(argv, table[i].name))
+			return fail_set(f, FAIL_USAGE,
+					"unknown option '%s' (--%s is not to be abbreviated)",
+					option_word(argv), table[i].name);
 		r = set_value(&table[i], optarg, base, f);
 		if (r < 0)
 			return r;
@@ -200,7 +216,7 @@ const char *opt_type_name(enum opt_type type)
 const char *opt_hint_name(enum opt_hint hint)
 {
 	static const char *const names[] = {
-		[HINT_NONE] = "", [HINT_DEVICE] = "device", [HINT_COLUMN] = "column",
+		[HINT_NONE] = "",     [HINT_DEVICE] = "device",	  [HINT_COLUMN] = "column",
 		[HINT_FILE] = "file", [HINT_COMMAND] = "command",
 	};
 

@@ -37,7 +37,10 @@ struct opt {
 	enum opt_hint hint;
 };
 
-#define OPT_END { .name = NULL }
+#define OPT_END                                                                                    \
+	{                                                                                          \
+		.name = NULL                                                                       \
+	}
 #define OPT_MAX 40
 #define DEV_ID_MAX 1048575 /* the driver's largest id is one below the number of minors */
 

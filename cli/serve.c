@@ -101,8 +101,8 @@ static void take_grant(struct server *s)
 			     i->nr_hw_queues, s->cfg.queues);
 	if (i->queue_depth != s->cfg.depth)
 		snprintf(s->warning + n, sizeof(s->warning) - (size_t)n,
-			 "%sthe driver granted a depth of %u, not %u", n ? "; " : "", i->queue_depth,
-			 s->cfg.depth);
+			 "%sthe driver granted a depth of %u, not %u", n ? "; " : "",
+			 i->queue_depth, s->cfg.depth);
 	s->cfg.id = (int)i->dev_id;
 	s->cfg.queues = i->nr_hw_queues;
 	s->cfg.depth = i->queue_depth;
@@ -148,7 +148,8 @@ static void fill_record(struct server *s)
 	snprintf(rec->data_mode, sizeof(rec->data_mode), "%s", iobuf_mode(s->cfg.mode)->name);
 	snprintf(rec->backing, sizeof(rec->backing), "%s", s->cfg.file ? s->cfg.file : "");
 	snprintf(rec->io, sizeof(rec->io), "%s", s->cfg.file ? cfg_io_name(s->cfg.io) : "");
-	snprintf(rec->null_data, sizeof(rec->null_data), "%s", s->cfg.null_data ? s->cfg.null_data : "");
+	snprintf(rec->null_data, sizeof(rec->null_data), "%s",
+		 s->cfg.null_data ? s->cfg.null_data : "");
 	snprintf(rec->version, sizeof(rec->version), "%s", UBLKCTL_VERSION);
 	rec->pid = getpid();
 	rec->pid_start = fs_pid_start(rec->pid);
@@ -297,7 +298,8 @@ static int step_commit(struct server *s, struct fail *f)
 static int climb(struct server *s, struct fail *f)
 {
 	static int (*const steps[])(struct server *, struct fail *) = {
-		step_add, step_record, step_open, step_target, step_params, step_engine, step_start, step_commit,
+		step_add,    step_record, step_open,  step_target,
+		step_params, step_engine, step_start, step_commit,
 	};
 
 	for (size_t i = 0; i < ARRAY_SIZE(steps); i++) {

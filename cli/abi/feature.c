@@ -5,7 +5,10 @@
 
 #define BIT_OF(flag) ((unsigned int)__builtin_ctzll(flag))
 #define FEATURE(flag, kernel, opt, text)                                                           \
-	[BIT_OF(flag)] = { .bit = BIT_OF(flag), .name = #flag, .since = (kernel), .option = (opt), \
+	[BIT_OF(flag)] = { .bit = BIT_OF(flag),                                                    \
+			   .name = #flag,                                                          \
+			   .since = (kernel),                                                      \
+			   .option = (opt),                                                        \
 			   .summary = (text) }
 
 static const struct abi_feature features[] = {

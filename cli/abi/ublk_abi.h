@@ -232,9 +232,9 @@ struct ublk_batch_io {
 
 /* ---- io_uring, younger than liburing 2.3 ------------------------------------------------ */
 
-#define ABI_IOU_PBUF_RING_INC 2U	  /* flag of a buffer ring, Linux 6.12 */
+#define ABI_IOU_PBUF_RING_INC 2U	    /* flag of a buffer ring, Linux 6.12 */
 #define ABI_IORING_CQE_F_BUF_MORE (1U << 4) /* the buffer has room left, Linux 6.12 */
-#define ABI_URING_CMD_MULTISHOT (1U << 1)  /* in uring_cmd_flags, Linux 6.18 */
+#define ABI_URING_CMD_MULTISHOT (1U << 1)   /* in uring_cmd_flags, Linux 6.18 */
 
 /* struct io_uring_buf_reg, whose flags have no name in liburing 2.3 */
 struct abi_buf_reg {

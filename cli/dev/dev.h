@@ -16,8 +16,8 @@
 /* Everything known of one device. Numbers are -1 and texts NULL where nothing is known. */
 struct dev_view {
 	int id;
-	char name[24];	   /* ublkbN */
-	char device[32];   /* /dev/ublkbN */
+	char name[24];	 /* ublkbN */
+	char device[32]; /* /dev/ublkbN */
 	char char_device[32];
 	const char *state; /* live, dead, quiesced, fail-io */
 	const char *target;

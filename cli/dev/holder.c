@@ -36,7 +36,8 @@ static void nodes_add(struct nodes *n, const char *dir, const char *name)
 	char path[FS_PATH_MAX], text[32];
 	unsigned int maj, min;
 
-	if (n->count == NODES_MAX || fs_read_text(fs_path(path, "%s/dev", dir), text, sizeof(text)) < 0 ||
+	if (n->count == NODES_MAX ||
+	    fs_read_text(fs_path(path, "%s/dev", dir), text, sizeof(text)) < 0 ||
 	    sscanf(text, "%u:%u", &maj, &min) != 2)
 		return;
 	n->dev[n->count] = makedev(maj, min);

@@ -146,7 +146,7 @@ static void from_record(struct dev_view *v, const struct ublksrv_ctrl_dev_info *
 	v->batch = v->rec.cfg.batch;
 	v->queues = v->rec.cfg.queues;
 	v->depth = v->rec.cfg.depth;
-	v->data_mode = v->rec.data_mode;
+	v->data_mode = *v->rec.data_mode ? v->rec.data_mode : NULL;
 	v->recovery = "off";
 }
 

@@ -26,34 +26,38 @@ static const struct field {
 	enum field_type type;
 	size_t offset;
 	uint64_t min, max;
+	bool optional; /* younger than schema 1: 0 in a record without it */
 } fields[] = {
-	{ "batch", F_BOOL, offsetof(struct dev_cfg, batch), 0, 1 },
-	{ "queues", F_UINT, offsetof(struct dev_cfg, queues), 1, 4096 },
-	{ "depth", F_UINT, offsetof(struct dev_cfg, depth), 1, 4096 },
-	{ "threads", F_UINT, offsetof(struct dev_cfg, threads), 1, 4096 },
-	{ "size", F_U64, offsetof(struct dev_cfg, size), 512, INT64_MAX },
-	{ "block_size", F_U64, offsetof(struct dev_cfg, block_size), 512, 1 << 20 },
-	{ "physical_block_size", F_U64, offsetof(struct dev_cfg, phys_block_size), 512, 1 << 28 },
-	{ "max_io", F_U64, offsetof(struct dev_cfg, max_io), 4096, 1 << 25 },
-	{ "read_only", F_BOOL, offsetof(struct dev_cfg, read_only), 0, 1 },
-	{ "no_partscan", F_BOOL, offsetof(struct dev_cfg, no_partscan), 0, 1 },
-	{ "offset", F_U64, offsetof(struct dev_cfg, offset), 0, INT64_MAX },
-	{ "no_discard", F_BOOL, offsetof(struct dev_cfg, no_discard), 0, 1 },
-	{ "backing_dev", F_U64, offsetof(struct dev_cfg, file_dev), 0, INT64_MAX },
-	{ "backing_ino", F_U64, offsetof(struct dev_cfg, file_ino), 0, INT64_MAX },
-	{ "backing_size", F_U64, offsetof(struct dev_cfg, file_size), 0, INT64_MAX },
+	{ "batch", F_BOOL, offsetof(struct dev_cfg, batch), 0, 1, false },
+	{ "queues", F_UINT, offsetof(struct dev_cfg, queues), 1, 4096, false },
+	{ "depth", F_UINT, offsetof(struct dev_cfg, depth), 1, 4096, false },
+	{ "threads", F_UINT, offsetof(struct dev_cfg, threads), 1, 4096, false },
+	{ "size", F_U64, offsetof(struct dev_cfg, size), 512, INT64_MAX, false },
+	{ "block_size", F_U64, offsetof(struct dev_cfg, block_size), 512, 1 << 20, false },
+	{ "physical_block_size", F_U64, offsetof(struct dev_cfg, phys_block_size), 512, 1 << 28,
+	  false },
+	{ "max_io", F_U64, offsetof(struct dev_cfg, max_io), 4096, 1 << 25, false },
+	{ "read_only", F_BOOL, offsetof(struct dev_cfg, read_only), 0, 1, false },
+	{ "no_partscan", F_BOOL, offsetof(struct dev_cfg, no_partscan), 0, 1, false },
+	{ "offset", F_U64, offsetof(struct dev_cfg, offset), 0, INT64_MAX, true },
+	{ "no_discard", F_BOOL, offsetof(struct dev_cfg, no_discard), 0, 1, true },
+	{ "backing_dev", F_U64, offsetof(struct dev_cfg, file_dev), 0, INT64_MAX, true },
+	{ "backing_ino", F_U64, offsetof(struct dev_cfg, file_ino), 0, INT64_MAX, true },
+	{ "backing_size", F_U64, offsetof(struct dev_cfg, file_size), 0, INT64_MAX, true },
 };
 
-#define TEXT(key, member) \
-	{ (key), offsetof(struct record, member), sizeof(((struct record *)0)->member) }
+#define TEXT(key, member)                                                                          \
+	(key), offsetof(struct record, member), sizeof(((struct record *)0)->member)
 
 static const struct text {
 	const char *key;
 	size_t offset, size;
+	bool optional; /* younger than schema 1: empty in a record without it */
 } texts[] = {
-	TEXT("target", target),	      TEXT("data_mode", data_mode), TEXT("backing", backing),
-	TEXT("io", io),		      TEXT("null_data", null_data), TEXT("created", created),
-	TEXT("version", version),
+	{ TEXT("target", target), false },	{ TEXT("created", created), false },
+	{ TEXT("version", version), false },	{ TEXT("data_mode", data_mode), true },
+	{ TEXT("backing", backing), true },	{ TEXT("io", io), true },
+	{ TEXT("null_data", null_data), true },
 };
 
 int rec_open_dir(bool create)
@@ -186,6 +190,8 @@ static int field_from_json(const struct field *f, struct json_object *o, struct 
 	struct json_object *v;
 	uint64_t n;
 
+	if (f->optional && !json_object_object_get_ex(o, f->key, NULL))
+		return 0;
 	if (f->type == F_BOOL) {
 		if (!json_object_object_get_ex(o, f->key, &v) ||
 		    !json_object_is_type(v, json_type_boolean))
@@ -219,13 +225,13 @@ static int from_object(struct json_object *o, struct record *rec)
 	uint64_t schema, id, pid;
 
 	if (get_num(o, "schema", REC_SCHEMA, REC_SCHEMA, &schema) < 0 ||
-	    get_num(o, "id", 0, INT32_MAX, &id) < 0 ||
-	    get_num(o, "pid", 0, INT32_MAX, &pid) < 0 ||
+	    get_num(o, "id", 0, INT32_MAX, &id) < 0 || get_num(o, "pid", 0, INT32_MAX, &pid) < 0 ||
 	    get_num(o, "pid_start", 0, INT64_MAX, &rec->pid_start) < 0 ||
 	    get_cookie(o, &rec->cookie) < 0)
 		return -EPROTO;
 	for (size_t i = 0; i < ARRAY_SIZE(texts); i++)
-		if (get_text(o, texts[i].key, (char *)rec + texts[i].offset, texts[i].size) < 0)
+		if ((!texts[i].optional || json_object_object_get_ex(o, texts[i].key, NULL)) &&
+		    get_text(o, texts[i].key, (char *)rec + texts[i].offset, texts[i].size) < 0)
 			return -EPROTO;
 	rec->cfg.id = (int)id;
 	rec->pid = (pid_t)pid;

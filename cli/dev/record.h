@@ -23,7 +23,7 @@ struct record {
 	char null_data[16];
 	pid_t pid; /* of the server, 0 while it starts */
 	uint64_t pid_start;
-	uint64_t cookie; /* also in the driver's ublksrv_flags: the same device, not only id */
+	uint64_t cookie;  /* also in the driver's ublksrv_flags: the same device, not only id */
 	char created[32]; /* RFC 3339 */
 	char version[32]; /* of the tool that wrote it */
 };

@@ -12,15 +12,15 @@
 
 /* ---- devices -------------------------------------------------------------------------- */
 
-#define GET_TEXT(fn, member)                                               \
-	static void fn(const void *row, struct col_value *ret)             \
-	{                                                                  \
-		ret->text = ((const struct dev_view *)row)->member;        \
+#define GET_TEXT(fn, member)                                                                       \
+	static void fn(const void *row, struct col_value *ret)                                     \
+	{                                                                                          \
+		ret->text = ((const struct dev_view *)row)->member;                                \
 	}
-#define GET_NUM(fn, member)                                                \
-	static void fn(const void *row, struct col_value *ret)             \
-	{                                                                  \
-		ret->num = ((const struct dev_view *)row)->member;         \
+#define GET_NUM(fn, member)                                                                        \
+	static void fn(const void *row, struct col_value *ret)                                     \
+	{                                                                                          \
+		ret->num = ((const struct dev_view *)row)->member;                                 \
 	}
 
 GET_NUM(get_id, id)
@@ -115,8 +115,7 @@ static const struct col device_cols[] = {
 	{ "TYPE", "target", COL_TEXT, true, "target that answers its I/O", get_target },
 	{ "STATE", "state", COL_TEXT, true, "live, dead, quiesced or fail-io", get_state },
 	{ "SIZE", "size", COL_SIZE, true, "size", get_size },
-	{ "MODE", "data_mode", COL_TEXT, true, "how data moves between driver and server",
-	  get_mode },
+	{ "MODE", "data_mode", COL_TEXT, true, "how data moves between driver and server", get_mode },
 	{ "BATCH", "batch", COL_BOOL, true, "batch I/O path", get_batch },
 	{ "QUEUES", "queues", COL_NUM, true, "hardware queues", get_queues },
 	{ "DEPTH", "depth", COL_NUM, true, "requests per queue", get_depth },

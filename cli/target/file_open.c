@@ -24,6 +24,7 @@
 #define AT(member) offsetof(struct dev_cfg, member)
 #define POS_MAX ((uint64_t)INT64_MAX & ~4095ULL)
 
+/* clang-format off: one option, one entry */
 const struct opt file_options[] = {
 	{ .name = "file",
 	  .letter = 'f',
@@ -58,6 +59,7 @@ const struct opt file_options[] = {
 	  .help = "write to a block device although it is mounted or held" },
 	OPT_END
 };
+/* clang-format on */
 
 /* ---- opening ---------------------------------------------------------------------------- */
 

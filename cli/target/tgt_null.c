@@ -20,6 +20,7 @@ static const char *null_data_word(unsigned int n)
 	return n < 2 ? words[n] : NULL;
 }
 
+/* clang-format off: one option, one entry */
 static const struct opt null_options[] = {
 	{ .name = "null-data",
 	  .type = OPT_WORD,
@@ -29,6 +30,7 @@ static const struct opt null_options[] = {
 	  .help = "what reads return: zeros, or none in the zero-copy modes (measurements only)" },
 	OPT_END
 };
+/* clang-format on */
 
 struct null_tag {
 	uint32_t dirty; /* bytes at the start of the tag's buffer that a write has left there */

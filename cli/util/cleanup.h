@@ -39,8 +39,18 @@ static inline void cleanup_dir(DIR **d)
 #define _cleanup_dir_ __attribute__((cleanup(cleanup_dir)))
 
 /* Hands the value to the caller and disarms the cleanup of the variable. */
-#define steal_fd(fdp) (__extension__({ int steal_fd_ = *(fdp); *(fdp) = -1; steal_fd_; }))
-#define steal_ptr(pp) (__extension__({ __typeof__(*(pp)) steal_p_ = *(pp); *(pp) = NULL; steal_p_; }))
+#define steal_fd(fdp)                                                                              \
+	(__extension__({                                                                           \
+		int steal_fd_ = *(fdp);                                                            \
+		*(fdp) = -1;                                                                       \
+		steal_fd_;                                                                         \
+	}))
+#define steal_ptr(pp)                                                                              \
+	(__extension__({                                                                           \
+		__typeof__(*(pp)) steal_p_ = *(pp);                                                \
+		*(pp) = NULL;                                                                      \
+		steal_p_;                                                                          \
+	}))
 
 #define ARRAY_SIZE(a) (sizeof(a) / sizeof((a)[0]))
 

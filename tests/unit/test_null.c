@@ -45,8 +45,11 @@ static int setup(void **state)
 	struct rig *r = calloc(1, sizeof(*r));
 
 	r->thr = (struct q_thr){ .be = &note_be, .tgt = &tgt_null, .qs = &r->q, .nr_qs = 1 };
-	r->q = (struct q){ .thr = &r->thr, .depth = DEPTH, .buf = r->buf, .buf_size = BUF,
-			.mode = iobuf_mode(DATA_COPY) };
+	r->q = (struct q){ .thr = &r->thr,
+			   .depth = DEPTH,
+			   .buf = r->buf,
+			   .buf_size = BUF,
+			   .mode = iobuf_mode(DATA_COPY) };
 	r->q.tag_priv = calloc(DEPTH, tgt_null.tag_size);
 	memset(&done, 0, sizeof(done));
 	*state = r;
