@@ -27,7 +27,7 @@ static const struct opt null_options[] = {
 	  .arg = "WHAT",
 	  .word = null_data_word,
 	  .offset = offsetof(struct dev_cfg, null_data),
-	  .help = "what reads return: zeros, or none in the zero-copy modes (measurements only)" },
+	  .help = "what reads return: zeros, or none (zero-copy modes, to measure)" },
 	OPT_END
 };
 /* clang-format on */
