@@ -1,11 +1,12 @@
 #!/usr/bin/env bats
 # add: what it makes, what it prints, what it refuses.
 
+# shellcheck disable=SC2154 # set by common.bash
 load common
 
 @test "add prints the path alone, and the node is there" {
 	for path in $(paths); do
-		run_split ublkctl add -t null $(path_opts "$path")
+		run_split add_on "$path" -t null
 		[ "$status" -eq 0 ]
 		[ "$output" = /dev/ublkb0 ]
 		[ -z "$err" ]
@@ -27,7 +28,7 @@ load common
 	ublkctl list --json | jq -e '.devices[0] | .id == 0 and .target == "null" and .state == "live" and
 		.data_mode == "copy" and .depth == 128 and .read_only == false and .node_missing == false and
 		.uid == 0 and (.flags | index("UBLK_F_BATCH_IO") != null)'
-	[ "$(ublkctl list --json | jq .devices[0].queues)" -eq "$(ls /sys/block/ublkb0/mq | wc -l)" ]
+	[ "$(ublkctl list --json | jq .devices[0].queues)" -eq "$(nr_mq 0)" ]
 	[ "$(readlink "/proc/$(server_pid 0)/exe")" = "$(readlink -f "${BUILD:-build}/ublkctl")" ]
 }
 
@@ -92,8 +93,7 @@ load common
 	[ "$(cat /sys/block/ublkb0/queue/logical_block_size)" -eq 4096 ]
 	[ "$(cat /sys/block/ublkb0/queue/physical_block_size)" -eq 16384 ]
 	[ "$(cat /sys/block/ublkb0/queue/max_hw_sectors_kb)" -eq 64 ]
-	ls /sys/block/ublkb0/mq
-	[ "$(ls /sys/block/ublkb0/mq | wc -l)" -eq 1 ]
+	[ "$(nr_mq 0)" -eq 1 ]
 	ublkctl list --json | jq -e '.devices[0] | .size == 1048576 and .block_size == 4096 and
 		.physical_block_size == 16384 and .max_io == 65536 and .depth == 16 and .queues == 1 and .threads == 1'
 }
@@ -133,7 +133,7 @@ load common
 
 @test "I/O threads have the CPUs of their queue and are I/O flushers" {
 	for path in $(paths); do
-		ublkctl add -t null -q 2 $(path_opts "$path")
+		add_on "$path" -t null -q 2
 		pid=$(server_pid 0)
 		for q in 0 1; do
 			tid=$(grep -l "^ublk0.$q\$" /proc/"$pid"/task/*/comm | cut -d/ -f5)

@@ -1,4 +1,6 @@
+# shellcheck shell=bash disable=SC2034 # used by the tests
 # Common to all tests on a real driver. Runs in the guest, as root.
+
 
 ublkctl() {
 	"$PWD/${BUILD:-build}/ublkctl" "$@"
@@ -13,14 +15,18 @@ needs_batch() {
 	has_batch || skip "the batch path needs Linux 7.0, this is $(uname -r)"
 }
 
-# "per-io" and, where the driver has it, "batch"; path_opts gives the option for one.
+# "per-io" and, where the driver has it, "batch"
 paths() {
 	echo per-io
 	if has_batch; then echo batch; fi
 }
 
-path_opts() {
-	if [ "$1" = batch ]; then echo -b; fi
+# add_on PATH WORDS…: add with these words on one of the paths
+add_on() {
+	local path=$1
+	shift
+	if [ "$path" = batch ]; then set -- -b "$@"; fi
+	ublkctl add "$@"
 }
 
 # Everything a device can leave behind.
@@ -51,6 +57,18 @@ wait_for() {
 	done
 	echo "never true: $*" >&2
 	return 1
+}
+
+# hardware queues of a disk
+nr_mq() {
+	find "/sys/block/ublkb$1/mq" -mindepth 1 -maxdepth 1 | wc -l
+}
+
+# A process that has FILE open for SECONDS; its id in $opener.
+hold_open() {
+	# shellcheck disable=SC2217 # it is only to be open
+	sleep "$2" <"$1" 3>&- &
+	opener=$!
 }
 
 server_pid() {

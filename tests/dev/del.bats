@@ -1,6 +1,7 @@
 #!/usr/bin/env bats
 # del: users first, nothing without a word, nothing left.
 
+# shellcheck disable=SC2154 # set by common.bash
 load common
 
 @test "del of several devices tries all, the first failure is the status" {
@@ -17,8 +18,7 @@ load common
 
 @test "an open device is refused by name of the process, --force deletes it" {
 	ublkctl add -t null -s 64M
-	sleep 1000 </dev/ublkb0 3>&- &
-	opener=$!
+	hold_open /dev/ublkb0 1000
 	run_split ublkctl del 0
 	[ "$status" -eq 5 ]
 	[[ $err == *"device 0 is busy: open by process $opener (sleep)"* ]]
@@ -57,8 +57,7 @@ load common
 
 @test "--wait waits for the user to go" {
 	ublkctl add -t null
-	sleep 2 </dev/ublkb0 3>&- &
-	opener=$!
+	hold_open /dev/ublkb0 2
 	run_split ublkctl del 0
 	[ "$status" -eq 5 ]
 	ublkctl del --wait 60 0
@@ -74,7 +73,7 @@ load common
 
 @test "kill -9 of the server: list says DEAD and what next, del removes it" {
 	for path in $(paths); do
-		ublkctl add -t null $(path_opts "$path")
+		add_on "$path" -t null
 		kill -9 "$(server_pid 0)"
 		wait_for state_is 0 dead
 		run_split ublkctl list
@@ -90,7 +89,7 @@ load common
 
 @test "kill -9 under load: del brings the machine back" {
 	for path in $(paths); do
-		ublkctl add -t null $(path_opts "$path")
+		add_on "$path" -t null
 		fio --name=x --filename=/dev/ublkb0 --rw=randrw --bs=4k --iodepth=64 --ioengine=io_uring \
 			--direct=1 --number_ios=1000000 >/dev/null 2>&1 3>&- &
 		load=$!
@@ -105,7 +104,7 @@ load common
 
 @test "SIGTERM to the server deletes its device, also under load" {
 	for path in $(paths); do
-		ublkctl add -t null $(path_opts "$path")
+		add_on "$path" -t null
 		fio --name=x --filename=/dev/ublkb0 --rw=randread --bs=4k --iodepth=64 --ioengine=io_uring \
 			--direct=1 --number_ios=1000000 >/dev/null 2>&1 3>&- &
 		load=$!
@@ -118,8 +117,8 @@ load common
 
 @test "a stopped server blocks neither list nor other devices; del has a deadline" {
 	for path in $(paths); do
-		ublkctl add -t null $(path_opts "$path")
-		ublkctl add -t null $(path_opts "$path")
+		add_on "$path" -t null
+		add_on "$path" -t null
 		pid=$(server_pid 0)
 		kill -STOP "$pid"
 		dd if=/dev/ublkb0 of=/dev/null bs=4k count=1 iflag=direct 2>/dev/null 3>&- &

@@ -1,12 +1,16 @@
 #!/usr/bin/env bats
 # Many devices at once.
 
+# shellcheck disable=SC2154 # set by common.bash
 load common
 
 @test "100 devices with default options are added, listed and deleted with --all" {
-	for i in $(seq 100); do
-		ublkctl add -t null >/dev/null
+	local pids=()
+	for _ in 1 2 3 4; do
+		(for _ in $(seq 25); do ublkctl add -t null; done) >/dev/null 3>&- &
+		pids+=($!)
 	done
+	for p in "${pids[@]}"; do wait "$p"; done
 	ublkctl list --json | jq -e '.devices | length == 100 and all(.state == "live") and ([.[].id] == [range(100)])'
 	# I/O buffers are reserved, not used
 	for p in $(pgrep ublkctl); do
