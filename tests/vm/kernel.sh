@@ -260,7 +260,7 @@ kernel_find() { # SPEC UPDATE: sets kernel_*, fetching what the cache does not h
 	kernel_home=$cache/kernels/$found
 	kernel_image=$kernel_home/vmlinux
 	[ -e "$kernel_image" ] || kernel_image=$kernel_home/vmlinuz
-	kernel_modules=$kernel_home/lib/modules/$found
+	kernel_modules=$(realpath "$kernel_home/lib/modules/$found")
 	kernel_base=$kernel_home
 }
 
