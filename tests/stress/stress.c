@@ -61,11 +61,12 @@ struct stress {
 	uint64_t ops, seed;
 	unsigned int depth;
 	uint64_t max_len;
+	uint32_t mem_align; /* 0: as the device says */
 	bool discard_zeroes;
 	/* the device */
 	int fd;
 	uint64_t size;
-	uint32_t block, mem_align;
+	uint32_t block;
 	bool can[NR_KINDS];
 	/* state */
 	struct model model;
@@ -84,7 +85,8 @@ static const char help[] =
 	"  --ops N           operations (10000)\n"
 	"  --depth N         of them in flight (32)\n"
 	"  --max SIZE        bytes of the largest (1048576)\n"
-	"  --seed N          repeats a run (default: random)\n"
+	"  --align SIZE      of buffers in memory (default: the device's dma_alignment)\n"
+	"  --seed N          chooses the operations (default: random)\n"
 	"  --discard-zeroes  discarded blocks must read as zeros\n"
 	"  --image FILE      writes what the device must hold to FILE\n"
 	"\n"
@@ -102,7 +104,7 @@ __attribute__((noreturn, format(printf, 2, 3))) static void die(int status, cons
 	exit(status);
 }
 
-/* splitmix64: the same seed gives the same operations. */
+/* splitmix64: the same seed gives the same operations, as far as they complete in the same order. */
 static uint64_t next_random(struct stress *s)
 {
 	uint64_t z = s->random += 0x9e3779b97f4a7c15ULL;
@@ -146,7 +148,8 @@ static void open_device(struct stress *s)
 	    ioctl(s->fd, BLKSSZGET, &block) < 0)
 		die(1, "%s is no block device", s->path);
 	s->block = (uint32_t)block;
-	s->mem_align = (uint32_t)queue_attr(&st, "dma_alignment") + 1;
+	if (!s->mem_align)
+		s->mem_align = (uint32_t)queue_attr(&st, "dma_alignment") + 1;
 	for (unsigned int k = 0; k < NR_KINDS; k++)
 		s->can[k] = true;
 	s->can[DISCARD] = queue_attr(&st, "discard_max_bytes") > 0;
@@ -384,10 +387,15 @@ static uint64_t number(const char *option, const char *text, uint64_t min, uint6
 static void parse(struct stress *s, int argc, char **argv)
 {
 	static const struct option options[] = {
-		{ "ops", 1, NULL, 'o' },   { "depth", 1, NULL, 'd' },
-		{ "max", 1, NULL, 'm' },   { "seed", 1, NULL, 's' },
-		{ "image", 1, NULL, 'i' }, { "discard-zeroes", 0, NULL, 'z' },
-		{ "help", 0, NULL, 'h' },  { 0 },
+		{ "ops", 1, NULL, 'o' },
+		{ "depth", 1, NULL, 'd' },
+		{ "max", 1, NULL, 'm' },
+		{ "seed", 1, NULL, 's' },
+		{ "align", 1, NULL, 'a' },
+		{ "image", 1, NULL, 'i' },
+		{ "discard-zeroes", 0, NULL, 'z' },
+		{ "help", 0, NULL, 'h' },
+		{ 0 },
 	};
 	int c;
 
@@ -398,6 +406,8 @@ static void parse(struct stress *s, int argc, char **argv)
 			s->depth = (unsigned int)number("depth", optarg, 1, DEPTH_MAX);
 		else if (c == 'm')
 			s->max_len = number("max", optarg, 512, 1 << 30);
+		else if (c == 'a')
+			s->mem_align = (uint32_t)number("align", optarg, 1, PAGE);
 		else if (c == 's')
 			s->seed = number("seed", optarg, 0, UINT64_MAX);
 		else if (c == 'i')
