@@ -93,6 +93,34 @@ no_driver() { # WORD...
 	run ! grep -r dump-cli <(ublkctl help) <(ublkctl --help)
 }
 
+@test "a target that is another name says of which" {
+	[[ $(ublkctl help) == *"loop       the same as file"* ]]
+}
+
+@test "every option of a target is refused with another one" {
+	truncate -s 1M "$BATS_TEST_TMPDIR/backing"
+	for words in "--file x" "--offset 0" "--io auto" --create --no-discard --force; do
+		# shellcheck disable=SC2086 # words
+		program add -t null $words
+		failed_with 2
+		[[ $stderr == *"${words% *}: only with -t file"* ]]
+	done
+	for target in file loop; do
+		program add -t "$target" -f "$BATS_TEST_TMPDIR/backing" --null-data zeros
+		failed_with 2
+		[[ $stderr == *"--null-data: only with -t null"* ]]
+	done
+}
+
+@test "long options are not to be abbreviated" {
+	for words in "add --typ null" "add --typ=null" "del --al" "list --colum ID" "feature --js"; do
+		# shellcheck disable=SC2086 # words
+		program $words
+		failed_with 2
+		[[ $stderr == *"abbreviated"* ]]
+	done
+}
+
 @test "a full standard output is status 1 with a message" {
 	tree mixed
 	for words in help --help --version "help add" "list --help" list "list --json" "list --raw" \
@@ -134,6 +162,11 @@ no_driver() { # WORD...
 	no_driver_here
 	no_driver add -t null
 	no_driver add -t null -b --foreground
+	no_driver add -t null --data-mode best
+	truncate -s 1M "$BATS_TEST_TMPDIR/backing"
+	no_driver add -t file -f "$BATS_TEST_TMPDIR/backing"
+	no_driver add -t loop -f "$BATS_TEST_TMPDIR/new" --create -s 1M
+	[ ! -e "$BATS_TEST_TMPDIR/new" ]
 	no_driver del 0
 	no_driver del --all
 	no_driver del 0 1 --ignore-missing

@@ -67,14 +67,27 @@ offers() { # EXPECTED WORD...
 @test "words of an option" {
 	offers "$(cli '.commands[].options[] | select(.name == "type").words[]')" ublkctl add -t ''
 	offers null ublkctl add --type = n
-	offers null ublkctl add --type =
-	offers null ublkctl add -bt ''
+	offers "$(printf '%s\n' null file loop)" ublkctl add --type =
+	offers null ublkctl add -bt n
+	offers "$(cli '.commands[].options[] | select(.name == "data-mode").words[]')" ublkctl add --data-mode ''
+	offers "$(printf '%s\n' auto-zc auto-zc-fallback)" ublkctl add --data-mode au
+	offers "$(printf '%s\n' auto direct buffered)" ublkctl add --io ''
+	offers none ublkctl add -t null -z --null-data n
 	offers "$(printf '%s\n' live dead quiesced fail-io)" ublkctl list --state ''
 	offers quiesced ublkctl list --state q
 }
 
+@test "files behind --file" {
+	touch "$BATS_TEST_TMPDIR/disk.img" "$BATS_TEST_TMPDIR/disk.iso" "$BATS_TEST_TMPDIR/other"
+	for word in -f --file; do
+		[ "$(complete_words ublkctl add "$word" "$BATS_TEST_TMPDIR/d" | sort)" = \
+			"$(printf '%s\n' "$BATS_TEST_TMPDIR/disk.img" "$BATS_TEST_TMPDIR/disk.iso")" ]
+	done
+}
+
 @test "no words where a number is due" {
 	offers "" ublkctl add -q ''
+	offers "" ublkctl add --offset ''
 	offers "" ublkctl del --timeout ''
 }
 
@@ -131,7 +144,7 @@ offers() { # EXPECTED WORD...
 @test "the same with the bash-completion package loaded" {
 	[ -e /usr/share/bash-completion/bash_completion ] || skip "bash-completion is not installed"
 	[ "$(complete_words package ublkctl add --ty)" = --type ]
-	[ "$(complete_words package ublkctl add -t '')" = null ]
+	[ "$(complete_words package ublkctl add -t '' | tr '\n' ' ')" = "null file loop " ]
 	[ "$(complete_words package ublkctl list -o +BA | tr '\n' ' ')" = "+BATCH +BACKING " ]
 }
 

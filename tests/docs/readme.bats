@@ -5,13 +5,36 @@
 
 load common
 
+# "MODE KERNEL yes|no" of each data mode from the sources: first kernel of all its features, 6.5 at
+# least, and whether the batch path has it.
+modes() {
+	local name flags batch flag since
+
+	while IFS='#' read -r name flags batch; do
+		since=6.5
+		while read -r flag; do
+			since=$(sed -nE "s/.*FEATURE\\($flag, \"([0-9.]+)\".*/\\1/p; \$a $since" cli/abi/feature.c |
+				sort -V | tail -n 1)
+		done < <(grep -oE 'UBLK_F_[A-Z_]+' <<<"$flags")
+		echo "$name $since $batch"
+	done < <(awk -F '[="]' '
+		/^\t\[DATA_/ { name = flags = ""; batch = "yes" }
+		/\.name =/ { name = $3 }
+		/\.flags =/ { flags = $2 }
+		/\.per_io_only = true/ { batch = "no" }
+		/^\t},/ && name { print name "#" flags "#" batch; name = "" }' cli/engine/iobuf.c)
+	# without features of its own, and never one without batch
+	echo "best 6.5 yes"
+}
+
 @test "README: the command table has every command with its summary, and no other" {
 	same "command table" "$(cli '.commands[] | "\(.name) \(.summary)"')" \
-		"$(sed -nE 's/^\| `([a-z]+)` \| ([^|]*) \| .*/\1 \2/p' README.md)"
+		"$(sed '0,/^## Commands/d; /^## /,$d' README.md |
+			sed -nE 's/^\| `([a-z]+)` \| ([^|]*) \| .*/\1 \2/p')"
 }
 
 @test "README: examples are understood" {
-	examples_parse 20 <README.md
+	examples_parse 30 <README.md
 }
 
 @test "README: tables that are shown have the default columns" {
@@ -47,7 +70,26 @@ load common
 	for option in batch no-partscan; do
 		grep -qE "Linux 7\.0.*--$option|--$option.*Linux 7\.0" README.md
 	done
-	[ "$(sed -nE 's/.*FEATURE\([A-Z_]*, "([0-9.]+)", "(--|del).*/\1/p' cli/abi/feature.c | sort -u)" = 7.0 ]
+	for option in zero-copy auto-zc; do
+		since=$(modes | sed -n "s/^$option \\([0-9.]*\\) .*/\\1/p")
+		grep -qE "\<$since (or later \| )?for .*\`$option\`" README.md
+	done
+	[ "$(sed -nE 's/.*FEATURE\([A-Z_]*, "([0-9.]+)", "(--batch|--no-partscan|del)".*/\1/p' \
+		cli/abi/feature.c | sort -u)" = 7.0 ]
+}
+
+@test "README and man page: what each data mode needs" {
+	same "modes in README" "$(modes)" \
+		"$(sed -nE 's/^\| `([a-z-]+)`[^|]*\|[^|]*\| ([0-9.]+) \| (yes|no) \|$/\1 \2 \3/p' README.md)"
+	same "modes in the man page" "$(modes)" \
+		"$(sed 's/\\-/-/g' "$man" |
+			sed -nE 's/^\.It ([a-z-]+) Ta [^|]* Ta Linux ([0-9.]+) Ta (yes|no)$/\1 \2 \3/p')"
+}
+
+@test "README: short forms of data modes are options" {
+	for option in $(grep -E '^\| `[a-z-]+`, `-' README.md | grep -oE '`-[a-z-]+`' | tr -d '`'); do
+		ublkctl add "$option" --help >/dev/null
+	done
 }
 
 @test "CHANGELOG: its first version is the program's" {
