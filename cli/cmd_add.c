@@ -16,6 +16,7 @@
 #include "engine/iobuf.h"
 #include "serve.h"
 #include "target/target.h"
+#include "util/cleanup.h"
 #include "util/fs.h"
 #include "util/num.h"
 
@@ -189,13 +190,20 @@ static int choose_mode(struct add_cfg *cfg, struct fail *f)
 	return 0;
 }
 
+/* Requests that the busiest thread can have at a time. */
+static unsigned int tags_per_thread(const struct dev_cfg *d)
+{
+	return (d->queues + d->threads - 1) / d->threads * d->depth;
+}
+
 /*
  * The fastest mode by measurement: a null device has no data to move and copy costs least; any
  * other target saves a copy where the driver registers request pages.
  */
 static void choose_best(struct dev_cfg *d, const struct tgt_ops *tgt, uint64_t mask)
 {
-	if (!d->mode_word || strcmp(d->mode_word, BEST) || !tgt->fixed_bufs)
+	if (!d->mode_word || strcmp(d->mode_word, BEST) || !tgt->fixed_bufs ||
+	    tags_per_thread(d) > BUF_SLOTS_MAX)
 		return;
 	if (mask & UBLK_F_AUTO_BUF_REG)
 		d->mode = DATA_AUTO_ZC;
@@ -223,7 +231,7 @@ static void set_defaults(struct dev_cfg *d)
 
 static int check_cfg(const struct dev_cfg *d, struct fail *f)
 {
-	unsigned int tags = (d->queues + d->threads - 1) / d->threads * d->depth;
+	unsigned int tags = tags_per_thread(d);
 
 	if (!d->batch && d->threads != d->queues)
 		return fail_set(f, FAIL_USAGE,
@@ -353,6 +361,23 @@ static int check_target_options(const struct cmd_args *a, const struct tgt_ops *
 	return 0;
 }
 
+/* The target knows that its backing is taken; which device has it, the records tell. */
+static void name_attached(const struct dev_cfg *d, struct fail *f)
+{
+	_cleanup_free_ int *ids = NULL;
+	size_t n = 0, len = strlen(f->text);
+	struct dev_view v;
+
+	if (!d->file || dev_scan(&ids, &n) < 0)
+		return;
+	for (size_t i = 0; i < n; i++)
+		if (dev_probe(NULL, ids[i], &v) == 0 && v.has_record &&
+		    !strcmp(v.rec.backing, d->file)) {
+			snprintf(f->text + len, sizeof(f->text) - len, ": by device %d", ids[i]);
+			return;
+		}
+}
+
 static int add_run(const struct cmd_args *a, struct fail *f)
 {
 	struct add_cfg *cfg = a->cfg;
@@ -372,6 +397,8 @@ static int add_run(const struct cmd_args *a, struct fail *f)
 		r = check_cfg(&cfg->dev, f);
 	if (!r)
 		r = tgt->check(&cfg->dev, f);
+	if (r == -EBUSY)
+		name_attached(&cfg->dev, f);
 	if (!r)
 		r = check_driver(&cfg->dev, tgt, f);
 	if (r < 0)

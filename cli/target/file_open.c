@@ -56,7 +56,7 @@ const struct opt file_options[] = {
 	{ .name = "force",
 	  .type = OPT_FLAG,
 	  .offset = AT(force),
-	  .help = "write to a block device although it is mounted or held" },
+	  .help = "write to the backing although it is mounted, held or a loop device's" },
 	OPT_END
 };
 /* clang-format on */
@@ -72,7 +72,7 @@ static int open_flags(const struct dev_cfg *cfg)
 static int open_backing(const struct dev_cfg *cfg, struct backing *b, struct fail *f)
 {
 	struct stat st;
-	int flags = open_flags(cfg);
+	int flags = open_flags(cfg), ro = 0;
 
 	if (cfg->create) {
 		flags |= O_CREAT | O_EXCL;
@@ -98,6 +98,8 @@ static int open_backing(const struct dev_cfg *cfg, struct backing *b, struct fai
 		return fail_set(f, EEXIST, "--create: %s exists", cfg->file);
 	if (b->fd < 0)
 		return fail_errno(f, errno, "cannot open %s", cfg->file);
+	if (b->is_bdev && !cfg->read_only && ioctl(b->fd, BLKROGET, &ro) == 0 && ro)
+		return fail_set(f, EACCES, "%s is read only (use --read-only)", cfg->file);
 	b->created = cfg->create;
 	return 0;
 }
@@ -117,83 +119,7 @@ static int lock_backing(const struct dev_cfg *cfg, const struct backing *b, stru
 	return 0;
 }
 
-/* ---- what it is ------------------------------------------------------------------------- */
-
-/* A number of the backing's request queue; partitions have theirs in the whole disk. */
-static int queue_attr(const struct stat *st, const char *attr, uint64_t *ret)
-{
-	char path[FS_PATH_MAX];
-	unsigned int maj = major(st->st_rdev), min = minor(st->st_rdev);
-
-	if (fs_read_u64(fs_path(path, "/sys/dev/block/%u:%u/queue/%s", maj, min, attr), ret) == 0)
-		return 0;
-	return fs_read_u64(fs_path(path, "/sys/dev/block/%u:%u/../queue/%s", maj, min, attr), ret);
-}
-
-static void probe_bdev(struct backing *b, const struct stat *st)
-{
-	unsigned int phys = 0;
-	int logical = 0;
-	uint64_t v;
-
-	if (ioctl(b->fd, BLKSSZGET, &logical) == 0 && logical > 0)
-		b->block_size = (uint64_t)logical;
-	if (ioctl(b->fd, BLKPBSZGET, &phys) == 0 && phys)
-		b->phys_block_size = phys;
-	if (queue_attr(st, "dma_alignment", &v) == 0)
-		b->dio_mem_align = (uint32_t)v + 1;
-	if (queue_attr(st, "discard_max_bytes", &b->discard_max) == 0)
-		b->can_discard = b->discard_max > 0;
-	if (queue_attr(st, "discard_granularity", &v) == 0 && v)
-		b->discard_granularity = v;
-	if (queue_attr(st, "write_zeroes_max_bytes", &b->zero_max) == 0)
-		b->can_zero = b->zero_max > 0;
-	if (queue_attr(st, "max_segments", &v) == 0)
-		b->max_segments = (uint32_t)v;
-	if (queue_attr(st, "max_segment_size", &v) == 0)
-		b->max_segment_size = (uint32_t)v;
-}
-
-static int probe_size(struct backing *b, const char *path, struct fail *f)
-{
-	struct stat st;
-
-	if (fstat(b->fd, &st) < 0)
-		return fail_errno(f, errno, "cannot look at %s", path);
-	b->block_size = 512;
-	b->phys_block_size = 4096;
-	b->dio_mem_align = 512;
-	b->discard_granularity = (uint64_t)st.st_blksize;
-	if (!b->is_bdev) {
-		b->size = (uint64_t)st.st_size;
-		return 0;
-	}
-	if (ioctl(b->fd, BLKGETSIZE64, &b->size) < 0)
-		return fail_errno(f, errno, "cannot get the size of %s", path);
-	probe_bdev(b, &st);
-	return 0;
-}
-
-/* Alignment that direct I/O on the open file needs; false: it cannot. Linux 6.1 for statx. */
-static bool probe_direct(struct backing *b, uint64_t *ret_offset_align)
-{
-	struct statx sx;
-	int flags = fcntl(b->fd, F_GETFL);
-
-	if (fcntl(b->fd, F_SETFL, flags | O_DIRECT) < 0)
-		return false;
-	*ret_offset_align = b->block_size;
-	if (statx(b->fd, "", AT_EMPTY_PATH, STATX_DIOALIGN, &sx) == 0 &&
-	    sx.stx_mask & STATX_DIOALIGN) {
-		if (!sx.stx_dio_offset_align) {
-			fcntl(b->fd, F_SETFL, flags);
-			return false;
-		}
-		*ret_offset_align = sx.stx_dio_offset_align;
-		b->dio_mem_align = sx.stx_dio_mem_align;
-	}
-	return true;
-}
+/* ---- what of it is served ----------------------------------------------------------------- */
 
 /* Effective I/O mode; the file's flags follow. An explicit wish is met or refused. */
 static int choose_io(struct dev_cfg *cfg, struct backing *b, struct fail *f)
@@ -202,7 +128,7 @@ static int choose_io(struct dev_cfg *cfg, struct backing *b, struct fail *f)
 	bool can = false, fits = false;
 
 	if (cfg->io != IO_BUFFERED) {
-		can = probe_direct(b, &align);
+		can = file_probe_direct(b, &align);
 		fits = can && (!cfg->block_size || cfg->block_size >= align) &&
 		       cfg->offset % align == 0;
 	}
@@ -220,8 +146,6 @@ static int choose_io(struct dev_cfg *cfg, struct backing *b, struct fail *f)
 		b->block_size = align;
 	return 0;
 }
-
-/* ---- what of it is served ----------------------------------------------------------------- */
 
 static int default_size(struct dev_cfg *cfg, const struct backing *b, struct fail *f)
 {
@@ -247,6 +171,8 @@ static int check_range(struct dev_cfg *cfg, const struct backing *b, struct fail
 		return fail_set(f, FAIL_USAGE,
 				"--offset: %llu is not a multiple of the block size %llu", offset,
 				block);
+	if (!b->size)
+		return fail_set(f, EINVAL, "%s is empty", cfg->file);
 	if (offset >= b->size)
 		return fail_set(f, EINVAL, "offset %llu is at or beyond the end of %s (%llu bytes)",
 				offset, cfg->file, (unsigned long long)b->size);
@@ -266,7 +192,7 @@ static int check_range(struct dev_cfg *cfg, const struct backing *b, struct fail
 /* Block size, I/O mode and range; cfg is complete afterwards. */
 static int plan(struct dev_cfg *cfg, struct backing *b, struct fail *f)
 {
-	int r = probe_size(b, cfg->file, f);
+	int r = file_probe(b, cfg->file, f);
 
 	if (!r && b->is_bdev && cfg->block_size && cfg->block_size < b->block_size)
 		return fail_set(f, FAIL_USAGE, "--block-size: %s has blocks of %llu bytes",
@@ -304,6 +230,29 @@ static char *absolute(const char *path, bool create)
 	if (!dir || asprintf(&abs, "%s/%s", strcmp(dir, "/") ? dir : "", base) < 0)
 		return NULL;
 	return abs;
+}
+
+/* A loop device writes to the file behind our back; it takes no lock. */
+static int check_loop(const struct dev_cfg *cfg, const struct backing *b, struct fail *f)
+{
+	char path[FS_PATH_MAX], file[4096];
+	_cleanup_dir_ DIR *d = opendir(fs_path(path, "/sys/block"));
+	struct stat mine, other;
+	struct dirent *e;
+
+	if (b->is_bdev || cfg->read_only || cfg->force || fstat(b->fd, &mine) < 0)
+		return 0;
+	while (d && (e = readdir(d))) {
+		fs_path(path, "/sys/block/%.64s/loop/backing_file", e->d_name);
+		if (strncmp(e->d_name, "loop", 4) || fs_read_text(path, file, sizeof(file)) < 0 ||
+		    stat(file, &other) < 0 || other.st_dev != mine.st_dev ||
+		    other.st_ino != mine.st_ino)
+			continue;
+		return fail_set(f, EBUSY,
+				"%s is the backing of %.64s (--force writes to it all the same)",
+				cfg->file, e->d_name);
+	}
+	return 0;
 }
 
 static int check_create(struct dev_cfg *cfg, struct fail *f)
@@ -349,8 +298,12 @@ int file_check(struct dev_cfg *cfg, struct fail *f)
 	set_io(cfg);
 	if (cfg->create)
 		return check_create(cfg, f);
+	if (cfg->force && cfg->read_only)
+		return fail_set(f, FAIL_USAGE, "--force and --read-only exclude each other");
 	trial = *cfg;
 	r = open_backing(&trial, &b, f);
+	if (!r)
+		r = check_loop(&trial, &b, f);
 	if (!r)
 		r = lock_backing(&trial, &b, f);
 	if (!r)
@@ -366,22 +319,6 @@ int file_check(struct dev_cfg *cfg, struct fail *f)
 }
 
 /* ---- in the server -------------------------------------------------------------------------- */
-
-/* Beyond the end nothing changes: what the file system takes there, it takes everywhere. */
-static void probe_fallocate(struct backing *b)
-{
-	off_t end = (off_t)num_round_up(b->size, 1 << 20), len = 1 << 16;
-	bool punch = fallocate(b->fd, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, end, len) == 0;
-	bool zero = punch &&
-		    fallocate(b->fd, FALLOC_FL_ZERO_RANGE | FALLOC_FL_KEEP_SIZE, end, len) == 0;
-
-	/* gives back what the second probe has allocated */
-	if (zero)
-		fallocate(b->fd, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, end, len);
-	b->can_discard = punch;
-	b->can_zero = zero;
-	b->discard_max = b->zero_max = UINT32_MAX & ~((1ULL << 20) - 1);
-}
 
 static int open_all(struct dev_cfg *cfg, struct backing *b, struct fail *f)
 {
@@ -422,7 +359,7 @@ int file_open(struct dev_cfg *cfg, struct tgt_dev *ret, struct fail *f)
 		return r;
 	}
 	if (!b->is_bdev && !cfg->read_only && !cfg->no_discard)
-		probe_fallocate(b);
+		file_probe_fallocate(b);
 	if (cfg->no_discard || cfg->read_only)
 		b->can_discard = b->can_zero = false;
 	b->offset = cfg->offset;

@@ -33,6 +33,13 @@ struct backing {
 
 extern const struct opt file_options[];
 
+/* file_probe.c: size, block sizes, limits of the open backing. 0 or -errno with a text. */
+int file_probe(struct backing *b, const char *path, struct fail *f);
+/* Switches to direct I/O and tells the alignment of its offsets; false: there is none. */
+bool file_probe_direct(struct backing *b, uint64_t *ret_offset_align);
+/* What a regular file can: discard and write-zeroes. Changes nothing that is in it. */
+void file_probe_fallocate(struct backing *b);
+
 int file_check(struct dev_cfg *cfg, struct fail *f);
 int file_open(struct dev_cfg *cfg, struct tgt_dev *ret, struct fail *f);
 void file_close(struct tgt_dev *dev, bool undo);
