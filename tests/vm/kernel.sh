@@ -167,6 +167,7 @@ kernel_fetch() { # SPEC: fetches it into the cache and prints its release
 	kernel_apt_lists $suites
 	for release in $(kernel_candidates "$spec"); do
 		packages=$(kernel_packages "$release") && break
+		packages=''
 	done
 	[ -n "${packages:-}" ] || die "no kernel $spec among the packages of $suites"
 	if [ ! -e "$cache/kernels/$release/vmlinuz" ]; then
