@@ -40,7 +40,7 @@ static void make_printable(char *s)
 			*s = '?';
 }
 
-static void emit(int prio, const char *fmt, va_list ap)
+static void __attribute__((format(printf, 2, 0))) emit(int prio, const char *fmt, va_list ap)
 {
 	char text[MSG_LINE], line[MSG_LINE + 64];
 	int n;
