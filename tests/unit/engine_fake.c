@@ -9,6 +9,7 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
+#include "need_uring.h"
 #include "target/target.h"
 
 /* the driver's distance between the descriptors of two queues (driver-notes.md) */
@@ -164,6 +165,9 @@ void plan_set(enum phase phase, unsigned int thread, int err)
 int start(unsigned int queues, unsigned int threads, bool batch, struct eng **ret, struct fail *f)
 {
 	static cpu_set_t anywhere[MAX];
+	struct io_uring ring;
+	unsigned int tries = 0;
+	int r, can = creatable;
 	struct eng_cfg cfg = {
 		.id = 3,
 		.queues = queues,
@@ -177,8 +181,15 @@ int start(unsigned int queues, unsigned int threads, bool batch, struct eng **re
 		.affinity = anywhere,
 	};
 
+	need_uring(&ring, 2);
+	io_uring_queue_exit(&ring);
 	threads_of_case = threads;
-	return eng_start(&cfg, ret, f);
+	do {
+		plan_set(plan.phase, plan.thread, plan.err);
+		creatable = can;
+		r = eng_start(&cfg, ret, f);
+	} while (uring_again(r, &tries));
+	return r;
 }
 
 bool engine_fake_init(void)
