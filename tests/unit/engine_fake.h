@@ -40,7 +40,8 @@ extern struct plan {
 } plan;
 
 extern int creatable; /* threads that still can be created; -1: all */
-extern int memfd;     /* descriptor d of queue q: start_sector q, addr d */
+extern const bool creatable_works;
+extern int memfd; /* descriptor d of queue q: start_sector q, addr d */
 
 /* Makes memfd; false without it. */
 bool engine_fake_init(void);
