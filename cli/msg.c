@@ -40,7 +40,7 @@ static void make_printable(char *s)
 			*s = '?';
 }
 
-__attribute__((format(printf, 2, 0))) static void emit(int prio, const char *fmt, va_list ap)
+static void __attribute__((format(printf, 2, 0))) emit(int prio, const char *fmt, va_list ap)
 {
 	char text[MSG_LINE], line[MSG_LINE + 64];
 	int n;
@@ -57,12 +57,12 @@ __attribute__((format(printf, 2, 0))) static void emit(int prio, const char *fmt
 		return; /* nobody is there to be told */
 }
 
-#define MSG_BODY(prio)                                                                             \
-	do {                                                                                       \
-		va_list ap;                                                                        \
-		va_start(ap, fmt);                                                                 \
-		emit((prio), fmt, ap);                                                             \
-		va_end(ap);                                                                        \
+#define MSG_BODY(prio)                   \
+	do {                             \
+		va_list ap;              \
+		va_start(ap, fmt);       \
+		emit((prio), fmt, ap);   \
+		va_end(ap);              \
 	} while (0)
 
 void msg_error(const char *fmt, ...)

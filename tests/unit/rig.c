@@ -6,6 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "need_uring.h"
 #include "target/target.h"
 
 struct rig_submitted rig_submitted;
@@ -209,9 +210,12 @@ static const struct tgt_ops note_tgt = { .name = "note", .queue_io = note_io };
 
 struct rig *rig_new(const struct q_backend *be, unsigned int nr_qs, unsigned int depth, size_t buf_size)
 {
-	struct rig *r = calloc(1, sizeof(*r));
 	size_t buf_bytes = depth * buf_size;
+	struct io_uring ring;
+	struct rig *r;
 
+	need_uring(&ring, RIG_SQ);
+	r = calloc(1, sizeof(*r));
 	assert_non_null(r);
 	assert_true(nr_qs <= RIG_QS);
 	r->desc = calloc((size_t)nr_qs * depth, sizeof(*r->desc));
@@ -230,7 +234,7 @@ struct rig *rig_new(const struct q_backend *be, unsigned int nr_qs, unsigned int
 			.depth = (uint16_t)depth,
 			.prepares = true,
 		};
-	assert_int_equal(io_uring_queue_init(RIG_SQ, &r->thr.ring, 0), 0);
+	r->thr.ring = ring;
 	memset(r->thr.ring.sq.sqes, 0xee, RIG_SQ * sizeof(struct io_uring_sqe));
 	rig_submitted_reset();
 	rig_answer = NULL;

@@ -21,6 +21,7 @@
 
 #include "engine/engine.h"
 #include "engine/queue.h"
+#include "need_uring.h"
 #include "target/target.h"
 
 #define QUEUES_MAX 4
@@ -43,7 +44,9 @@ static struct {
 	atomic_uint taken[QUEUES_MAX];
 	atomic_uint prepared[QUEUES_MAX];
 	atomic_uint wrong; /* results for what was not out, or other results */
-	atomic_uint partial, fetches;
+	atomic_uint partial, aborts;
+	/* a slow target keeps all requests until so many fetches were aborted */
+	unsigned int hold_until;
 } drv;
 
 static uint32_t op_of_queue(unsigned int q)
@@ -114,12 +117,13 @@ static void translate(struct io_uring_sqe *sqe)
 		to_nop(sqe, 0);
 		return;
 	case UBLK_U_IO_FETCH_IO_CMDS:
-		atomic_fetch_add(&drv.fetches, 1);
-		/* as the driver of a device that goes away */
-		if (atomic_load(&drv.stopping))
-			to_nop(sqe, UBLK_IO_RES_ABORT);
-		else
+		if (!atomic_load(&drv.stopping)) {
 			to_read(sqe, cmd.q_id);
+			return;
+		}
+		/* as the driver of a device that goes away */
+		to_nop(sqe, UBLK_IO_RES_ABORT);
+		atomic_fetch_add(&drv.aborts, 1);
 		return;
 	case UBLK_U_IO_COMMIT_IO_CMDS:
 		to_nop(sqe, take_results(sqe, &cmd));
@@ -176,6 +180,40 @@ int io_uring_submit_and_wait(struct io_uring *ring, unsigned int wait_nr)
 	return r;
 }
 
+/* ---- a target that takes its time --------------------------------------------------------- */
+
+#define HOPS 5 /* turns until it has an answer */
+
+static void hop(struct q *q, uint16_t tag, uint32_t aux)
+{
+	struct io_uring_sqe *sqe = q_sqe(q->thr);
+
+	io_uring_prep_nop(sqe);
+	sqe->user_data = ud_pack(UD_TARGET, aux, q->slot, tag);
+}
+
+static void slow_queue_io(struct q *q, uint16_t tag, const struct ublksrv_io_desc *desc)
+{
+	(void)desc;
+	hop(q, tag, 1);
+}
+
+static void slow_io_done(struct q *q, uint16_t tag, uint32_t aux, int32_t res)
+{
+	if (res)
+		q_complete(q, tag, res);
+	else if (atomic_load(&drv.aborts) < drv.hold_until)
+		hop(q, tag, aux);
+	else if (aux < HOPS)
+		hop(q, tag, aux + 1);
+	else
+		q_complete(q, tag, (int32_t)(q_desc(q, tag)->nr_sectors << 9));
+}
+
+static const struct tgt_ops slow_tgt = {
+	.name = "slow", .queue_io = slow_queue_io, .io_done = slow_io_done
+};
+
 /* ---- the block layer --------------------------------------------------------------------- */
 
 /* Gives tags of a queue out, as many as there are, up to total of them in all. */
@@ -212,6 +250,12 @@ static void run_ios(struct eng *e, unsigned int queues, unsigned int per_queue)
 		}
 		assert_int_equal(poll(&done, 1, 0), 0); /* no thread has given up */
 	}
+}
+
+static void wait_taken(struct eng *e, unsigned int queues, unsigned int per_queue)
+{
+	struct pollfd done = { .fd = eng_done_fd(e), .events = POLLIN };
+
 	for (unsigned int q = 0; q < queues; q++)
 		while (atomic_load(&drv.taken[q]) < per_queue) {
 			assert_int_equal(poll(&done, 1, 0), 0);
@@ -223,9 +267,10 @@ static void run_ios(struct eng *e, unsigned int queues, unsigned int per_queue)
 
 static int memfd;
 
-static void drv_start(unsigned int queues, unsigned int depth)
+static void drv_start(unsigned int queues, unsigned int depth, unsigned int hold_until)
 {
 	memset(&drv, 0, sizeof(drv));
+	drv.hold_until = hold_until;
 	drv.depth = depth;
 	for (unsigned int q = 0; q < queues; q++) {
 		assert_int_equal(pipe2(drv.pipe[q], O_CLOEXEC | O_NONBLOCK), 0);
@@ -242,8 +287,23 @@ static void drv_start(unsigned int queues, unsigned int depth)
 	}
 }
 
-static void ring_case(unsigned int queues, unsigned int threads, unsigned int depth,
-		      unsigned int per_queue)
+/* The device is deleted: fetches end, all threads leave by themselves. */
+static void delete_device(struct eng *e, unsigned int queues)
+{
+	struct pollfd done = { .fd = eng_done_fd(e), .events = POLLIN };
+	struct fail f = { 0 };
+
+	atomic_store(&drv.stopping, true);
+	for (unsigned int q = 0; q < queues; q++)
+		close(drv.pipe[q][1]);
+	assert_int_equal(poll(&done, 1, -1), 1);
+	eng_finish(e, &f);
+	if (f.err)
+		fail_msg("%s", f.text);
+}
+
+static void ring_case(const struct tgt_ops *tgt, unsigned int queues, unsigned int threads,
+		      unsigned int depth, unsigned int per_queue, bool hold)
 {
 	static cpu_set_t anywhere[QUEUES_MAX];
 	struct eng_cfg cfg = {
@@ -253,28 +313,25 @@ static void ring_case(unsigned int queues, unsigned int threads, unsigned int de
 		.threads = threads,
 		.max_io = 4096,
 		.batch = true,
-		.tgt = &tgt_null,
+		.tgt = tgt,
 		.fds = { memfd },
 		.nr_fds = 1,
 		.affinity = anywhere,
 	};
 	struct fail f = { 0 };
 	struct eng *e = NULL;
-	struct pollfd done;
+	unsigned int tries = 0;
 
-	drv_start(queues, depth);
-	if (eng_start(&cfg, &e, &f) < 0)
+	drv_start(queues, depth, hold ? (queues > threads ? queues : threads) : 0);
+	while (uring_again(eng_start(&cfg, &e, &f), &tries))
+		;
+	if (!e)
 		fail_msg("%s", f.text);
 	run_ios(e, queues, per_queue);
-	/* the device is deleted: fetches end, all threads leave by themselves */
-	atomic_store(&drv.stopping, true);
-	for (unsigned int q = 0; q < queues; q++)
-		close(drv.pipe[q][1]);
-	done = (struct pollfd){ .fd = eng_done_fd(e), .events = POLLIN };
-	assert_int_equal(poll(&done, 1, -1), 1);
-	eng_finish(e, &f);
-	if (f.err)
-		fail_msg("%s", f.text);
+	/* the slow target still has some: threads stay for what they have taken */
+	if (tgt != &slow_tgt)
+		wait_taken(e, queues, per_queue);
+	delete_device(e, queues);
 	assert_int_equal(atomic_load(&drv.wrong), 0);
 	for (unsigned int q = 0; q < queues; q++) {
 		assert_int_equal(atomic_load(&drv.prepared[q]), depth);
@@ -294,57 +351,64 @@ static bool kernel_can(void)
 	struct io_uring ring;
 	bool can;
 
-	assert_int_equal(io_uring_queue_init(4, &ring, 0), 0);
+	need_uring(&ring, 4);
 	can = io_uring_register_buf_ring(&ring, (struct io_uring_buf_reg *)&reg, 0) == 0;
 	io_uring_queue_exit(&ring);
 	return can;
 }
 
-static void ring_cases(const unsigned int (*c)[4], size_t n)
+/* Queues, threads, depth, requests per queue. */
+static const unsigned int cases[][4] = {
+	{ 1, 1, 1, 2000 },  { 1, 1, 2, 3000 },	{ 1, 1, 128, 20000 }, { 1, 1, 4096, 20000 },
+	{ 4, 1, 64, 5000 }, { 4, 2, 16, 5000 }, { 1, 4, 128, 20000 }, { 2, 3, 32, 10000 },
+};
+
+static void need_kernel(void)
 {
 	if (!kernel_can()) {
 		print_message("this kernel has no incremental buffers (Linux 6.12)\n");
 		skip();
 	}
-	for (size_t i = 0; i < n; i++)
-		ring_case(c[i][0], c[i][1], c[i][2], c[i][3]);
 }
 
-static void test_one_thread(void **state)
+static void all_cases(const struct tgt_ops *tgt)
 {
-	static const unsigned int cases[][4] = {
-		{ 1, 1, 1, 2000 },
-		{ 1, 1, 2, 3000 },
-		{ 1, 1, 128, 20000 },
-		{ 1, 1, 4096, 20000 },
-	};
-
-	(void)state;
-	ring_cases(cases, COUNT_OF(cases));
+	need_kernel();
+	for (size_t i = 0; i < COUNT_OF(cases); i++)
+		ring_case(tgt, cases[i][0], cases[i][1], cases[i][2], cases[i][3], false);
 }
 
-static void test_more_queues_than_threads(void **state)
+static void test_null_target(void **state)
 {
-	static const unsigned int cases[][4] = { { 4, 1, 64, 5000 }, { 4, 2, 16, 5000 } };
-
 	(void)state;
-	ring_cases(cases, COUNT_OF(cases));
+	all_cases(&tgt_null);
 }
 
-static void test_more_threads_than_queues(void **state)
+static void test_slow_target(void **state)
 {
-	static const unsigned int cases[][4] = { { 1, 4, 128, 20000 }, { 2, 3, 32, 10000 } };
-
 	(void)state;
-	ring_cases(cases, COUNT_OF(cases));
+	all_cases(&slow_tgt);
+}
+
+/* Requests that outlast all fetches: the last results of all go out before the threads end. */
+static void test_last_results(void **state)
+{
+	(void)state;
+	need_kernel();
+	for (unsigned int held = 1; held <= 8; held++) {
+		ring_case(&slow_tgt, 1, 1, 8, held, true);
+		ring_case(&slow_tgt, 4, 1, 8, held, true);
+		ring_case(&slow_tgt, 1, 4, 8, held, true);
+		ring_case(&slow_tgt, 4, 4, 8, held, true);
+	}
 }
 
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(test_one_thread),
-		cmocka_unit_test(test_more_queues_than_threads),
-		cmocka_unit_test(test_more_threads_than_queues),
+		cmocka_unit_test(test_null_target),
+		cmocka_unit_test(test_slow_target),
+		cmocka_unit_test(test_last_results),
 	};
 
 	memfd = memfd_create("descriptors", MFD_CLOEXEC);

@@ -18,6 +18,7 @@
 #include "tmpdir.h"
 
 struct world *world;
+static pid_t running; /* a server that world_finish() has not seen the end of */
 
 /* ---- folder that stands for / ------------------------------------------------------------ */
 
@@ -89,6 +90,13 @@ int world_setup(void **state)
 int world_teardown(void **state)
 {
 	(void)state;
+	/* after a test that failed half-way */
+	if (running > 0) {
+		kill(running, SIGKILL);
+		while (waitpid(-1, NULL, 0) > 0)
+			;
+	}
+	running = 0;
 	unsetenv("UBLKCTL_SYSROOT");
 	tmpdir_remove(world->root);
 	munmap(world, sizeof(*world));
@@ -198,6 +206,7 @@ void world_start(const struct dev_cfg *cfg, bool foreground, struct world_run *r
 		serve_in_child(cfg, report[1]);
 		_exit(0);
 	}
+	running = ret->pid;
 	if (!foreground)
 		close(report[1]);
 	close(out[1]);
@@ -244,6 +253,7 @@ void world_finish(struct world_run *run)
 	int status;
 
 	assert_int_equal(waitpid(run->pid, &status, 0), run->pid);
+	running = 0;
 	assert_true(WIFEXITED(status));
 	assert_int_equal(WEXITSTATUS(status), 0); /* 1 from a sanitizer or valgrind */
 	while (waitpid(-1, &status, 0) > 0)

@@ -79,21 +79,25 @@ kernel_apt_lists() { # SUITE...
 }
 
 kernel_depends() { # PACKAGE: its dependencies by name, one a line; fails when it cannot be fetched
-	kernel_apt apt-cache show --no-all-versions "$1" 2>/dev/null >"$work/show" &&
-		sed -n '/^Depends: /{s///;s/ *([^)]*)//g;s/[,|] */\n/g;p;q}' "$work/show" | sed 's/ *$//'
+	kernel_apt apt-cache show --no-all-versions "$1" 2>/dev/null >"$work/show"
+	[ -s "$work/show" ] || return 1
+	sed -n '/^Depends: /{s///;s/ *([^)]*)//g;s/[,|] */\n/g;p;q}' "$work/show" | sed 's/ *$//'
 }
 
-# A kernel is one package, since 6.19 an empty one that depends on linux-binary-, -modules- and -base-.
-# Older packages can still be listed when one of these is gone already: then there is no such kernel.
+# A kernel is one package, since 6.19 an empty one that needs linux-binary- and linux-modules-. It can
+# still be listed when one of these is gone already: then there is no such kernel. linux-base-, which
+# has the list of what is built in, can be done without.
 kernel_packages() { # RELEASE: prints the names of all of them
 	local release=$1 name names
 	names=$(kernel_depends "linux-image-$release") || return 1
-	names=$(printf '%s\n' "$names" | grep -xF -e "linux-binary-$release" \
-		-e "linux-modules-$release" -e "linux-base-$release")
-	for name in $names; do
-		kernel_depends "$name" >/dev/null || return 1
-	done
-	printf '%s\n' "linux-image-$release" "$names"
+	printf '%s\n' "linux-image-$release"
+	if grep -qxF "linux-binary-$release" <<<"$names"; then
+		for name in binary modules; do
+			kernel_depends "linux-$name-$release" >/dev/null || return 1
+			printf '%s\n' "linux-$name-$release"
+		done
+	fi
+	! kernel_depends "linux-base-$release" >/dev/null || printf '%s\n' "linux-base-$release"
 }
 
 kernel_candidates() { # SPEC: prints the releases that the lists offer for SPEC, newest first
@@ -120,9 +124,12 @@ kernel_decompress() { # DIR with vmlinuz: adds vmlinux
 		offset=$(LC_ALL=C grep -aboF -m 1 -e "$magic" "$1/vmlinuz" | head -n 1 | cut -d : -f 1)
 		[ -n "$offset" ] || continue
 		# What follows the compressed part makes the tool complain at the end.
-		tail -c "+$((offset + 1))" "$1/vmlinuz" | "$tool" -dc >"$1/vmlinux" 2>/dev/null
-		[ "$(head -c 4 "$1/vmlinux")" != $'\x7fELF' ] || return 0
-		rm -f "$1/vmlinux"
+		tail -c "+$((offset + 1))" "$1/vmlinuz" | "$tool" -dc >"$1/.vmlinux" 2>/dev/null
+		if [ "$(head -c 4 "$1/.vmlinux" | tr -d '\0')" = $'\x7fELF' ]; then
+			mv "$1/.vmlinux" "$1/vmlinux"
+			return
+		fi
+		rm -f "$1/.vmlinux"
 	done
 }
 
@@ -138,11 +145,10 @@ kernel_unpack() { # RELEASE
 	# Some kmod look below usr/lib instead.
 	ln -s . "$work/new/usr"
 	mv "$work/root/usr/lib/modules/$release" "$tree" 2>/dev/null ||
-		mv "$work/root/lib/modules/$release" "$tree" || die "no modules in the packages of $release"
+		mv "$work/root/lib/modules/$release" "$tree" 2>/dev/null || die "no modules in the packages of $release"
 	mv "$tree/vmlinuz" "$work/new/" 2>/dev/null ||
-		mv "$work/root/boot/vmlinuz-$release" "$work/new/vmlinuz" || die "no kernel in its packages"
+		mv "$work/root/boot/vmlinuz-$release" "$work/new/vmlinuz" 2>/dev/null || die "no kernel in its packages"
 	mv "$work/root/boot/config-$release" "$tree/config" 2>/dev/null
-	kernel_decompress "$work/new"
 	for useless in $kernel_useless; do
 		rm -rf "${tree:?}/kernel/$useless"
 	done
@@ -161,6 +167,7 @@ kernel_fetch() { # SPEC: fetches it into the cache and prints its release
 	kernel_apt_lists $suites
 	for release in $(kernel_candidates "$spec"); do
 		packages=$(kernel_packages "$release") && break
+		packages=''
 	done
 	[ -n "${packages:-}" ] || die "no kernel $spec among the packages of $suites"
 	if [ ! -e "$cache/kernels/$release/vmlinuz" ]; then
@@ -258,14 +265,13 @@ kernel_find() { # SPEC UPDATE: sets kernel_*, fetching what the cache does not h
 	fi
 	kernel_release=$found
 	kernel_home=$cache/kernels/$found
-	kernel_image=$kernel_home/vmlinux
-	[ -e "$kernel_image" ] || kernel_image=$kernel_home/vmlinuz
 	kernel_modules=$(realpath "$kernel_home/lib/modules/$found")
 	kernel_base=$kernel_home
 }
 
-# Sets kernel_initrd to the initramfs to start with; it is kept, unless the kernel came by path.
-kernel_initramfs() {
+# Sets kernel_image and kernel_initrd to what qemu starts. They are made once, unless the kernel came by
+# path, and again by another version of this file.
+kernel_prepare() {
 	local key lock
 	if [ -z "$kernel_home" ]; then
 		kernel_initrd=$tmp/initrd.base
@@ -274,14 +280,15 @@ kernel_initramfs() {
 	fi
 	key=$(cksum <"${BASH_SOURCE[0]}")
 	kernel_initrd=$kernel_home/initrd-${key%% *}
-	[ ! -e "$kernel_initrd" ] || return 0
-	exec {lock}>"$cache/lock"
-	flock "$lock"
 	if [ ! -e "$kernel_initrd" ]; then
+		exec {lock}>"$cache/lock"
+		flock "$lock"
 		kernel_make_initrd "$tmp/initrd.base"
-		rm -f "$kernel_home"/initrd-*
-		cp "$tmp/initrd.base" "$kernel_home/.initrd" || die "cannot write to $kernel_home"
-		mv "$kernel_home/.initrd" "$kernel_initrd"
+		cp "$tmp/initrd.base" "$kernel_home/.new" || die "cannot write to $kernel_home"
+		[ -e "$kernel_home/vmlinux" ] || kernel_decompress "$kernel_home"
+		mv "$kernel_home/.new" "$kernel_initrd"
+		find "$kernel_home" -maxdepth 1 -name 'initrd-*' -mtime +7 -delete
+		exec {lock}>&-
 	fi
-	exec {lock}>&-
+	[ ! -e "$kernel_home/vmlinux" ] || kernel_image=$kernel_home/vmlinux
 }
