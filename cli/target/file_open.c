@@ -56,7 +56,7 @@ const struct opt file_options[] = {
 	{ .name = "force",
 	  .type = OPT_FLAG,
 	  .offset = AT(force),
-	  .help = "write to the backing although it is mounted, held or a loop device's" },
+	  .help = "also to a backing that is mounted, held or a loop device's" },
 	OPT_END
 };
 /* clang-format on */
