@@ -425,16 +425,17 @@ static int prepare_process(struct server *s, struct fail *f)
 	sigset_t set;
 	int r;
 
-	/* before any thread, any device and any descriptor that it must not hold */
-	r = companion_start(&s->companion);
-	if (r < 0)
-		return fail_errno(f, -r, "cannot fork the companion process");
+	/* blocked in the companion as well: a service manager signals both, and needs it then */
 	sigemptyset(&set);
 	sigaddset(&set, SIGTERM);
 	sigaddset(&set, SIGINT);
 	sigaddset(&set, SIGHUP);
 	sigprocmask(SIG_BLOCK, &set, NULL);
 	signal(SIGPIPE, SIG_IGN);
+	/* before any thread, any device and any descriptor that it must not hold */
+	r = companion_start(&s->companion);
+	if (r < 0)
+		return fail_errno(f, -r, "cannot fork the companion process");
 	s->sig_fd = signalfd(-1, &set, SFD_CLOEXEC);
 	if (s->sig_fd < 0)
 		return fail_errno(f, errno, "cannot wait for signals");

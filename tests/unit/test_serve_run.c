@@ -6,6 +6,7 @@
 #include "unit.h"
 
 #include <errno.h>
+#include <sched.h>
 #include <signal.h>
 #include <stdlib.h>
 #include <string.h>
@@ -260,6 +261,28 @@ static void test_tolerated(void **state)
 	}
 }
 
+/* udev makes the node some time after ADD_DEV: the server waits for it. */
+static void test_late_node(void **state)
+{
+	struct dev_cfg cfg = world_cfg();
+	struct world_run run;
+	struct daemon_msg m;
+
+	(void)state;
+	cfg.timeout_s = 3600;
+	assert_int_equal(world_remove("/dev/ublkc0"), 0);
+	world_start(&cfg, false, &run);
+	/* what is before it is done meanwhile */
+	while (world_records() < 1)
+		sched_yield();
+	assert_int_equal(world_put("/dev/ublkc0", ""), 0);
+	assert_true(world_message(&run, &m));
+	assert_int_equal(m.kind, DAEMON_READY);
+	assert_true(world->eng_has_cdev);
+	world_end_device();
+	finish_clean(&run, ENDED);
+}
+
 /* ---- signals ---------------------------------------------------------------------------- */
 
 /* The companion deletes the device, never the server; and the server ends as always. */
@@ -298,6 +321,28 @@ static void test_early_signals(void **state)
 	finish_clean(&run, ENDED);
 	assert_int_equal(world->result, 0);
 	assert_string_equal(world->companion, "open stop del close");
+}
+
+/* A service manager, or Ctrl-C, signals both: the companion is there for it all the same. */
+static void test_signals_to_both(void **state)
+{
+	static const int signals[] = { SIGTERM, SIGINT, SIGHUP };
+	struct dev_cfg cfg = world_cfg();
+
+	(void)state;
+	for (size_t i = 0; i < COUNT_OF(signals); i++) {
+		struct world_run run;
+		struct daemon_msg m;
+
+		world_again();
+		start_ready(&cfg, &run, &m);
+		while (!world->companion_pid)
+			sched_yield();
+		assert_int_equal(kill(world->companion_pid, signals[i]), 0);
+		assert_int_equal(kill(run.pid, signals[i]), 0);
+		finish_clean(&run, ENDED);
+		assert_string_equal(world->companion, "open stop del close");
+	}
 }
 
 /* ---- foreground ------------------------------------------------------------------------- */
@@ -433,8 +478,10 @@ int main(void)
 		TEST(test_lowered),
 		TEST(test_lowered_one),
 		TEST(test_tolerated),
+		TEST(test_late_node),
 		TEST(test_signals),
 		TEST(test_early_signals),
+		TEST(test_signals_to_both),
 		TEST(test_foreground),
 		TEST(test_foreground_fails),
 		TEST(test_foreground_without_stdout),

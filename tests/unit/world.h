@@ -51,8 +51,9 @@ struct world {
 	/* what the server did, in words, and what its companion did */
 	char trace[WORLD_TRACE], companion[WORLD_TRACE];
 	pid_t server;
-	int result;    /* of serve() */
-	bool finished; /* it came back */
+	volatile pid_t companion_pid; /* once it has opened the control device */
+	int result;		      /* of serve() */
+	bool finished;		      /* it came back */
 	/* of the server's process when it came back */
 	bool child_left;
 	char fds_left[256];

@@ -231,6 +231,9 @@ int ctrl_open(struct ctrl *c, int timeout_ms, const char **ret_stage)
 	int r = noted("open", is_server() ? STEP_CTRL_OPEN : STEP_COMPANION_OPEN);
 	int *fd;
 
+	if (!is_server())
+		world->companion_pid = getpid();
+
 	*ret_stage = "io_uring";
 	if (r < 0)
 		return r;
