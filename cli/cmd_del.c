@@ -126,8 +126,10 @@ static int stop_and_delete(void *arg, struct fail *f)
 		return 0;
 	/* while the id is held: afterwards it can be the next device's record */
 	remove_record(t);
-	/* who has the disk open keeps the id: --force does not wait for them */
-	r = t->cfg->no_wait || t->cfg->force ? ctrl_del_dev_async(&c, id) : ctrl_del_dev(&c, id);
+	/* who has the disk open keeps the id: --force does not wait for them, nor a dead disk */
+	r = t->cfg->no_wait || t->cfg->force || !t->view.has_disk ?
+		    ctrl_del_dev_async(&c, id) :
+		    ctrl_del_dev(&c, id);
 	ctrl_close(&c);
 	return r < 0 && r != -ENODEV ? fail_errno(f, -r, "cannot delete device %u", id) : 0;
 }
@@ -208,7 +210,10 @@ static int wait_gone(const struct target_dev *t, struct fail *f)
 	int64_t deadline = fs_now_ms() + (int64_t)t->cfg->timeout_s * 1000;
 	const struct dev_view *v = &t->view;
 
-	while (dev_anything_left(v->id) || (v->has_record && rec_server_alive(&v->rec))) {
+	/* the record's pid counts where the driver says the same: it can be another namespace's */
+	bool has_server = v->has_record && v->pid == v->rec.pid;
+
+	while (dev_anything_left(v->id) || (has_server && rec_server_alive(&v->rec))) {
 		struct dev_view now;
 
 		/* the id can be a new device's by now: that one is not waited for */
@@ -226,7 +231,7 @@ static int begin(struct ctrl *c, struct target_dev *t, int id, struct fail *f)
 {
 	int r = dev_probe(c, id, &t->view);
 
-	if (r == -ENODEV && t->cfg->ignore_missing) {
+	if (r == -ENODEV && (t->cfg->ignore_missing || t->cfg->all)) {
 		t->missing = true;
 		return 0;
 	}
@@ -239,7 +244,21 @@ static int begin(struct ctrl *c, struct target_dev *t, int id, struct fail *f)
 	return start_stop(t, fs_now_ms() + (int64_t)t->cfg->wait_s * 1000, f);
 }
 
-static int finish(struct target_dev *t, struct fail *f)
+/* The driver lets go of an id a little after the nodes. */
+static bool id_is_free(struct ctrl *c, int id)
+{
+	int64_t deadline = fs_now_ms() + UNSEEN_USER_MS;
+	struct ublksrv_ctrl_dev_info info;
+
+	while (ctrl_get_dev_info(c, (uint32_t)id, &info) != -ENODEV) {
+		if (fs_now_ms() >= deadline)
+			return false;
+		fs_sleep_ms(POLL_MS);
+	}
+	return true;
+}
+
+static int finish(struct ctrl *c, struct target_dev *t, struct fail *f)
 {
 	int r = finish_stop(t, f);
 
@@ -247,7 +266,13 @@ static int finish(struct target_dev *t, struct fail *f)
 		return r;
 	if (*t->user)
 		msg_hint("device %d was %s: its id is free once that ends", t->view.id, t->user);
-	return t->cfg->no_wait ? 0 : wait_gone(t, f);
+	if (t->cfg->no_wait)
+		return 0;
+	r = wait_gone(t, f);
+	if (!r && !t->view.has_disk && !*t->user && !id_is_free(c, t->view.id))
+		msg_hint("device %d is deleted: its id is free once the last user of its dead disk is gone",
+			 t->view.id);
+	return r;
 }
 
 /* Stops n devices side by side. The first failure; all are tried, each failure is printed. */
@@ -269,7 +294,7 @@ static int del_some(struct ctrl *c, const struct del_cfg *cfg, bool safe_stop, c
 	for (size_t i = 0; i < n; i++) {
 		r = t[i].err;
 		if (!r && !t[i].missing) {
-			r = finish(&t[i], f);
+			r = finish(c, &t[i], f);
 			if (r < 0)
 				msg_error("%s", f->text);
 		}

@@ -104,7 +104,8 @@ static int collect_ids(const struct cmd_args *a, int **ret_ids, size_t *ret_coun
 /* What to do about a device that nobody serves: the state alone does not say it. */
 static void hint_next(const struct dev_view *v)
 {
-	if (v->state && !strcmp(v->state, "dead"))
+	/* with a server it is only on its way out */
+	if (v->state && !strcmp(v->state, "dead") && v->pid < 0)
 		msg_hint("device %d is DEAD: its server has gone; 'ublkctl del %d' removes it",
 			 v->id, v->id);
 	else if (v->state && (!strcmp(v->state, "quiesced") || !strcmp(v->state, "fail-io")))

@@ -4,6 +4,7 @@
  * statuses.
  */
 #include <errno.h>
+#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -173,6 +174,8 @@ int main(int argc, char **argv)
 	const struct cmd *c;
 	int r;
 
+	/* a limit on file sizes is an error of the write, not the end */
+	signal(SIGXFSZ, SIG_IGN);
 	if (argc < 2) {
 		msg_error("which command? (see 'ublkctl help')");
 		return status_of(FAIL_USAGE);

@@ -31,7 +31,7 @@
 #define UNDO_TIMEOUT_MS 10000 /* for each command while undoing */
 
 /* How far the ladder was climbed: undo() takes the same steps down. */
-enum step { STEP_NONE, STEP_ADDED, STEP_RECORDED, STEP_OPENED, STEP_TARGET, STEP_STARTED };
+enum step { STEP_NONE, STEP_TARGET, STEP_ADDED, STEP_RECORDED, STEP_OPENED, STEP_STARTED };
 
 struct server {
 	struct dev_cfg cfg; /* with what the driver granted */
@@ -203,17 +203,6 @@ static int step_open(struct server *s, struct fail *f)
 	return 0;
 }
 
-static int step_target(struct server *s, struct fail *f)
-{
-	int r = s->tgt->open(&s->cfg, &s->dev, f);
-
-	if (r < 0)
-		return r;
-	s->step = STEP_TARGET;
-	fill_record(s);
-	return 0;
-}
-
 static int step_params(struct server *s, struct fail *f)
 {
 	const struct dev_cfg *c = &s->cfg;
@@ -311,8 +300,7 @@ static int step_commit(struct server *s, struct fail *f)
 static int climb(struct server *s, struct fail *f)
 {
 	static int (*const steps[])(struct server *, struct fail *) = {
-		step_add,    step_record, step_open,  step_target,
-		step_params, step_engine, step_start, step_commit,
+		step_add, step_record, step_open, step_params, step_engine, step_start, step_commit,
 	};
 
 	for (size_t i = 0; i < ARRAY_SIZE(steps); i++) {
@@ -335,8 +323,6 @@ static void undo(struct server *s)
 	if (s->eng)
 		eng_finish(s->eng, &f);
 	s->eng = NULL;
-	if (s->step >= STEP_TARGET)
-		s->tgt->close(&s->dev, true);
 	if (s->cdev >= 0)
 		close(s->cdev);
 	s->cdev = -1;
@@ -346,6 +332,8 @@ static void undo(struct server *s)
 		rec_remove(s->rec_dir, s->cfg.id, s->rec.cookie);
 	if (s->step >= STEP_ADDED)
 		ctrl_del_dev(&s->ctrl, (uint32_t)s->cfg.id);
+	if (s->step >= STEP_TARGET)
+		s->tgt->close(&s->dev, true);
 	let_go(s);
 }
 
@@ -455,6 +443,15 @@ static int prepare_process(struct server *s, struct fail *f)
 	s->sig_fd = signalfd(-1, &set, SFD_CLOEXEC);
 	if (s->sig_fd < 0)
 		return fail_errno(f, errno, "cannot wait for signals");
+	/*
+	 * The target before the namespace: its backing keeps its file system busy where the caller
+	 * sees it. The namespace before any thread, also those of the control ring: each thread that
+	 * is there already would stay behind.
+	 */
+	r = s->tgt->open(&s->cfg, &s->dev, f);
+	if (r < 0)
+		return r;
+	s->step = STEP_TARGET;
 	r = isolate_namespace();
 	if (r < 0)
 		msg_debug("no mount namespace of its own: %s", strerror(-r));

@@ -18,6 +18,7 @@
 
 /* Device numbers of the disk and its partitions. */
 struct nodes {
+	char disk[32]; /* name of the whole disk, also when it is gone */
 	size_t count;
 	dev_t dev[NODES_MAX];
 	char name[NODES_MAX][32];
@@ -53,6 +54,7 @@ static void nodes_find(int id, struct nodes *n)
 
 	n->count = 0;
 	snprintf(name, sizeof(name), "ublkb%d", id);
+	snprintf(n->disk, sizeof(n->disk), "%s", name);
 	snprintf(path, sizeof(path), "/sys/block/%s", name);
 	nodes_add(n, path, name);
 	d = opendir(fs_path(path, "/sys/block/%s", name));
@@ -82,7 +84,19 @@ static void unescape(char *s)
 	*w = '\0';
 }
 
-/* The mount source names the disk or a partition: file systems with devices of their own. */
+/* "ublkbN" or "ublkbNpM" */
+static bool is_our_name(const char *name, const struct nodes *n)
+{
+	size_t len = strlen(n->disk);
+
+	return !strncmp(name, n->disk, len) &&
+	       (!name[len] || (name[len] == 'p' && isdigit((unsigned char)name[len + 1])));
+}
+
+/*
+ * The mount source names the disk or a partition: file systems with devices of their own, and
+ * those whose disk has gone from under them.
+ */
 static bool source_is_ours(const char *line, const struct nodes *n)
 {
 	const char *dash = strstr(line, " - ");
@@ -90,10 +104,7 @@ static bool source_is_ours(const char *line, const struct nodes *n)
 
 	if (!dash || sscanf(dash, " - %63s %511s", type, source) != 2)
 		return false;
-	for (size_t i = 0; i < n->count; i++)
-		if (!strncmp(source, "/dev/", 5) && !strcmp(source + 5, n->name[i]))
-			return true;
-	return false;
+	return !strncmp(source, "/dev/", 5) && is_our_name(source + 5, n);
 }
 
 static bool mounted_in(const char *mountinfo, const struct nodes *n, char *where, size_t size)
@@ -255,6 +266,6 @@ bool dev_find_user(int id, char *text)
 	struct nodes n;
 
 	nodes_find(id, &n);
-	return n.count && (find_mount(&n, text) || find_swap(&n, text) || find_stacked(&n, text) ||
-			   find_loop(&n, text) || find_process(&n, text));
+	return find_mount(&n, text) || find_swap(&n, text) || find_stacked(&n, text) ||
+	       find_loop(&n, text) || find_process(&n, text);
 }

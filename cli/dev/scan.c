@@ -76,13 +76,21 @@ bool dev_disk_exists(int id)
 	return fs_exists(fs_path(path, "/sys/block/ublkb%d", id));
 }
 
+/* A file that somebody wrote where a node was is not ours. */
+static bool is_node(const char *path)
+{
+	struct stat st;
+
+	return lstat(path, &st) == 0 && (S_ISBLK(st.st_mode) || S_ISCHR(st.st_mode));
+}
+
 bool dev_anything_left(int id)
 {
 	char path[FS_PATH_MAX];
 
 	return dev_char_exists(id) || dev_disk_exists(id) ||
-	       fs_exists(fs_path(path, "/dev/ublkc%d", id)) ||
-	       fs_exists(fs_path(path, "/dev/ublkb%d", id));
+	       is_node(fs_path(path, "/dev/ublkc%d", id)) ||
+	       is_node(fs_path(path, "/dev/ublkb%d", id));
 }
 
 int dev_parse_operand(const char *s, int *ret_id, struct fail *f)

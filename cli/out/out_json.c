@@ -2,11 +2,54 @@
 #include <errno.h>
 #include <json-c/json.h>
 #include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
 
 #include "out/col.h"
 #include "version.h"
 
 #define JSON_SCHEMA 1
+
+/* Bytes of a well-formed UTF-8 character at s (RFC 3629), 0 when there is none. */
+static size_t utf8_len(const unsigned char *s)
+{
+	size_t n = *s < 0x80		   ? 1 :
+		   *s >= 0xc2 && *s < 0xe0 ? 2 :
+		   (*s & 0xf0) == 0xe0	   ? 3 :
+		   *s >= 0xf0 && *s < 0xf5 ? 4 :
+					     0;
+
+	for (size_t i = 1; i < n; i++)
+		if ((s[i] & 0xc0) != 0x80)
+			return 0;
+	/* overlong forms, surrogates, beyond U+10FFFF */
+	if ((*s == 0xe0 && s[1] < 0xa0) || (*s == 0xed && s[1] > 0x9f) ||
+	    (*s == 0xf0 && s[1] < 0x90) || (*s == 0xf4 && s[1] > 0x8f))
+		return 0;
+	return n;
+}
+
+/* JSON is UTF-8, paths are bytes: what is no character becomes U+FFFD. */
+static struct json_object *text_to_json(const char *text)
+{
+	const unsigned char *s = (const unsigned char *)text;
+	char *copy = malloc(3 * strlen(text) + 1), *w = copy;
+	struct json_object *o;
+
+	if (!copy)
+		return NULL;
+	while (*s) {
+		size_t n = utf8_len(s);
+
+		memcpy(w, n ? (const char *)s : "\xef\xbf\xbd", n ? n : 3);
+		w += n ? n : 3;
+		s += n ? n : 1;
+	}
+	*w = '\0';
+	o = json_object_new_string(copy);
+	free(copy);
+	return o;
+}
 
 static struct json_object *names_array(const struct col_value *v)
 {
@@ -22,7 +65,7 @@ static struct json_object *value_to_json(const struct col *c, const struct col_v
 {
 	switch (c->type) {
 	case COL_TEXT:
-		return v->text ? json_object_new_string(v->text) : NULL;
+		return v->text ? text_to_json(v->text) : NULL;
 	case COL_NAMES:
 		return v->has_names ? names_array(v) : NULL;
 	case COL_BOOL:

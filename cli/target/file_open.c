@@ -6,11 +6,13 @@
 #include <fcntl.h>
 #include <linux/falloc.h>
 #include <linux/fs.h>
+#include <linux/magic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/ioctl.h>
 #include <sys/stat.h>
+#include <sys/vfs.h>
 #include <sys/sysmacros.h>
 #include <unistd.h>
 
@@ -77,6 +79,25 @@ static void set_identity(struct dev_cfg *cfg, const struct stat *st)
 	cfg->file_ino = is_bdev ? 0 : st->st_ino;
 }
 
+/* Files of /proc and /sys look regular, and are no storage. */
+static bool is_pseudo(const char *path)
+{
+	struct statfs fs;
+
+	return statfs(path, &fs) == 0 && (fs.f_type == PROC_SUPER_MAGIC || fs.f_type == SYSFS_MAGIC);
+}
+
+static int open_folder(const char *file)
+{
+	_cleanup_free_ char *dir = strdup(file);
+
+	if (!dir)
+		return -1;
+	/* keeps the slash: "/" for a file in the root */
+	strrchr(dir, '/')[1] = '\0';
+	return open(dir, O_PATH | O_DIRECTORY | O_CLOEXEC);
+}
+
 /* O_EXCL claims a block device: EBUSY when it is mounted, swapped to or held. */
 static int open_backing(struct dev_cfg *cfg, struct backing *b, struct fail *f)
 {
@@ -92,7 +113,7 @@ static int open_backing(struct dev_cfg *cfg, struct backing *b, struct fail *f)
 		set_identity(cfg, &st);
 		if (S_ISDIR(st.st_mode))
 			return fail_errno(f, EISDIR, "cannot use %s", cfg->file);
-		if (!b->is_bdev && !S_ISREG(st.st_mode))
+		if (!b->is_bdev && (!S_ISREG(st.st_mode) || is_pseudo(cfg->file)))
 			return fail_set(f, EINVAL, "%s is neither a regular file nor a block device",
 					cfg->file);
 		if (b->is_bdev && !cfg->read_only && !cfg->force)
@@ -112,7 +133,8 @@ static int open_backing(struct dev_cfg *cfg, struct backing *b, struct fail *f)
 		set_identity(cfg, &st);
 	if (b->is_bdev && !cfg->read_only && ioctl(b->fd, BLKROGET, &ro) == 0 && ro)
 		return fail_set(f, EACCES, "%s is read only (use --read-only)", cfg->file);
-	b->created = cfg->create;
+	if (cfg->create)
+		b->dir = open_folder(cfg->file);
 	return 0;
 }
 
@@ -300,7 +322,7 @@ static void set_io(struct dev_cfg *cfg)
 
 int file_check(struct dev_cfg *cfg, struct fail *f)
 {
-	struct backing b = { .fd = -1 };
+	struct backing b = { .fd = -1, .dir = -1 };
 	struct dev_cfg trial;
 	const char *path;
 	int r;
@@ -364,7 +386,7 @@ int file_open(struct dev_cfg *cfg, struct tgt_dev *ret, struct fail *f)
 
 	if (!b)
 		return fail_errno(f, ENOMEM, "cannot open %s", cfg->file);
-	b->fd = -1;
+	b->fd = b->dir = -1;
 	*ret = (struct tgt_dev){ .priv = b };
 	r = open_all(cfg, b, f);
 	if (r < 0) {
@@ -387,8 +409,11 @@ void file_close(struct tgt_dev *dev, bool undo)
 
 	if (!b)
 		return;
-	if (undo && b->created)
-		unlink(b->path);
+	/* by descriptor: the server's root may be another one by now */
+	if (undo && b->dir >= 0)
+		unlinkat(b->dir, strrchr(b->path, '/') + 1, 0);
+	if (b->dir >= 0)
+		close(b->dir);
 	if (b->fd >= 0)
 		close(b->fd);
 	free(b);

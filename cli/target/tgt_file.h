@@ -17,7 +17,7 @@
 struct backing {
 	int fd;
 	bool is_bdev;
-	bool created;	     /* by --create: removed again when the device does not come to be */
+	int dir;	     /* by --create: folder of the new file, to remove it again; else -1 */
 	uint64_t size;	     /* bytes of the whole backing */
 	uint64_t block_size; /* smallest unit of I/O on it in the chosen mode */
 	uint64_t phys_block_size;

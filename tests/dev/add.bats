@@ -148,10 +148,14 @@ load common
 }
 
 @test "a result that cannot be printed leaves no device" {
-	run_split bash -c "$PWD/${BUILD:-build}/ublkctl add -t null >/dev/full"
-	[ "$status" -eq 1 ]
-	[[ $err == *"No space left on device"* ]]
-	wait_for nothing_left
+	local words
+	for words in "-t null" "-t file -f $BATS_TEST_TMPDIR/new --create -s 1M"; do
+		run_split bash -c "$PWD/${BUILD:-build}/ublkctl add $words >/dev/full"
+		[ "$status" -eq 1 ]
+		[[ $err == *"No space left on device"* ]]
+		wait_for nothing_left
+		[ ! -e "$BATS_TEST_TMPDIR/new" ]
+	done
 }
 
 @test "add --json prints the device like list --json" {
@@ -220,4 +224,11 @@ load common
 	[ "$status" -eq 0 ]
 	jq -e '.devices[0] | .id == 0 and .size == 1073741824 and .state == "live" and .target == "null" and .flags == null' <<<"$output"
 	[ "$(wc -l <<<"$err")" -eq 1 ]
+}
+
+@test "names that are no UTF-8 still make valid JSON" {
+	ublkctl add -t file -f "$BATS_TEST_TMPDIR/"$'a\xff\xfe\xc3\xa4' --create -s 1M
+	ublkctl list --json >"$BATS_TEST_TMPDIR/json"
+	perl -MEncode -0777 -ne 'decode("UTF-8", $_, Encode::FB_CROAK)' "$BATS_TEST_TMPDIR/json"
+	[ "$(jq -r .devices[0].backing "$BATS_TEST_TMPDIR/json")" = "$BATS_TEST_TMPDIR/"$'a\xef\xbf\xbd\xef\xbf\xbd\xc3\xa4' ]
 }

@@ -180,3 +180,83 @@ load common
 	for p in "${pids[@]}"; do wait "$p"; done
 	nothing_left
 }
+
+@test "dead but still mounted: busy by name of the mount point, gone after umount" {
+	truncate -s 64M "$BATS_TEST_TMPDIR/img"
+	mkfs.ext4 -qF "$BATS_TEST_TMPDIR/img"
+	mkdir -p "$BATS_TEST_TMPDIR/m"
+	ublkctl add -t file -f "$BATS_TEST_TMPDIR/img"
+	mount /dev/ublkb0 "$BATS_TEST_TMPDIR/m"
+	run_split ublkctl del 0
+	[ "$status" -eq 5 ]
+	[[ $err == *"busy: mounted at $BATS_TEST_TMPDIR/m"* ]]
+	kill -9 "$(server_pid 0)"
+	wait_for state_is 0 dead
+	run_split ublkctl del 0
+	[ "$status" -eq 5 ]
+	[[ $err == *"busy: mounted at $BATS_TEST_TMPDIR/m"* ]]
+	umount "$BATS_TEST_TMPDIR/m"
+	ublkctl del 0
+	nothing_left
+}
+
+@test "the file system of a backing is busy while it is served, no other is" {
+	mkdir -p "$BATS_TEST_TMPDIR/b" "$BATS_TEST_TMPDIR/other"
+	mount -t tmpfs -o size=20M x "$BATS_TEST_TMPDIR/b"
+	mount -t tmpfs -o size=20M y "$BATS_TEST_TMPDIR/other"
+	ublkctl add -t file -f "$BATS_TEST_TMPDIR/b/f" --create -s 8M
+	umount "$BATS_TEST_TMPDIR/other"
+	run umount "$BATS_TEST_TMPDIR/b"
+	[ "$status" -ne 0 ]
+	ublkctl del 0
+	umount "$BATS_TEST_TMPDIR/b"
+	nothing_left
+}
+
+@test "a server in a PID namespace: nobody waits for the host's process of that number" {
+	unshare -p -f "$PWD/${BUILD:-build}/ublkctl" add -t null -n 3
+	wait_for state_is 3 dead
+	ublkctl del 3
+	nothing_left
+}
+
+@test "a file in place of a node is neither the node nor waited for" {
+	ublkctl add -t null
+	rm /dev/ublkb0
+	echo mine >/dev/ublkb0
+	ublkctl list --json | jq -e '.devices[0].node_missing == true'
+	ublkctl del --timeout 5 0
+	[ "$(cat /dev/ublkb0)" = mine ]
+	rm /dev/ublkb0
+	nothing_left
+}
+
+@test "anybody can lock /run/ublkctl, and nobody waits for it" {
+	ublkctl add -t null
+	setpriv --reuid 65534 --regid 65534 --clear-groups flock /run/ublkctl sleep 1000 3>&- &
+	holder=$!
+	wait_for grep -qs sleep "/proc/$holder/task/$holder/children" /proc/[0-9]*/comm
+	ublkctl del --timeout 20 0
+	ublkctl add -t null --timeout 20
+	ublkctl del 0
+	pkill -P "$holder" || true
+	kill "$holder" 2>/dev/null || true
+	nothing_left
+}
+
+@test "a signal to all processes of a server deletes the device" {
+	ublkctl add -t null
+	pkill -TERM ublkctl
+	wait_for nothing_left
+}
+
+@test "several del --all at a time: gone is gone" {
+	for _ in 1 2 3 4 5 6; do ublkctl add -t null; done
+	pids=()
+	for _ in 1 2 3; do
+		ublkctl del --all 3>&- &
+		pids+=($!)
+	done
+	for p in "${pids[@]}"; do wait "$p"; done
+	nothing_left
+}

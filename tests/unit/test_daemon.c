@@ -81,7 +81,7 @@ static void look_at_signals(void)
 		struct sigaction sa;
 
 		sh->blocked |= sigismember(&set, s) == 1;
-		if (s != SIGPIPE && sigaction(s, NULL, &sa) == 0)
+		if (s != SIGPIPE && s != SIGXFSZ && sigaction(s, NULL, &sa) == 0)
 			sh->ignored |= sa.sa_handler == SIG_IGN;
 	}
 }
