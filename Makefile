@@ -83,7 +83,7 @@ $(STRESS): $(STRESS_OBJS)
 	$(call say,LD,$@)
 	$(Q)$(CC) $(ALL_LDFLAGS) -o $@ $^ $(PKG_LIBS)
 
--include $(OBJS:.o=.d) $(UNIT_BINS:=.d) $(STRESS_OBJS:.o=.d)
+-include $(OBJS:.o=.d) $(wildcard $(BUILD)/tests/*/*.d)
 
 deps-build deps-demo deps-test deps-lint: deps-%:
 	@tests/deps build $*

@@ -45,6 +45,7 @@ struct dev_cfg {
 	const char *io_word; /* of the command line, NULL: auto */
 	enum io_mode io;     /* never IO_AUTO once the backing is open */
 	bool create, no_discard, force;
+	unsigned int umask;	     /* of the caller, for --create */
 	uint64_t file_dev, file_ino; /* identity of the backing */
 	uint64_t file_size;	     /* bytes of the backing when it was opened */
 	/* how it is served, not what it is */

@@ -307,7 +307,7 @@ static void give_up_device(const struct dev_cfg *d, int id, pid_t server)
 {
 	int64_t deadline = fs_now_ms() + (int64_t)d->timeout_s * 1000;
 
-	if (kill(server, SIGTERM) < 0)
+	if (kill(server, SERVE_SIG_UNDO) < 0)
 		return;
 	while (dev_anything_left(id) && fs_now_ms() < deadline)
 		fs_sleep_ms(SERVE_POLL_MS);
@@ -368,11 +368,11 @@ static void name_attached(const struct dev_cfg *d, struct fail *f)
 	size_t n = 0, len = strlen(f->text);
 	struct dev_view v;
 
-	if (!d->file || dev_scan(&ids, &n) < 0)
+	if (!d->file_dev || dev_scan(&ids, &n) < 0)
 		return;
 	for (size_t i = 0; i < n; i++)
 		if (dev_probe(NULL, ids[i], &v) == 0 && v.has_record &&
-		    !strcmp(v.rec.backing, d->file)) {
+		    v.rec.cfg.file_ino == d->file_ino && v.rec.cfg.file_dev == d->file_dev) {
 			snprintf(f->text + len, sizeof(f->text) - len, ": by device %d", ids[i]);
 			return;
 		}
@@ -389,6 +389,8 @@ static int add_run(const struct cmd_args *a, struct fail *f)
 	if (cfg->json && cfg->dev.foreground)
 		return fail_set(f, FAIL_USAGE, "--json and --foreground exclude each other");
 	tgt = tgt_find(cfg->dev.target);
+	cfg->dev.umask = umask(022);
+	umask(cfg->dev.umask);
 	set_defaults(&cfg->dev);
 	r = check_target_options(a, tgt, f);
 	if (!r)

@@ -14,6 +14,7 @@
 #include "util/fs.h"
 
 #define POLL_MS 10
+#define USER_POLL_MS 100 /* looking for users reads all of /proc */
 /* Devices that are stopped at a time: most of a stop is waiting for the kernel. */
 #define AT_ONCE 16
 /* An opener that no process shows is udev or the kernel on its way out: it gets this long. */
@@ -85,10 +86,25 @@ static int stop_disk(struct ctrl *c, const struct target_dev *t)
 	uint32_t id = (uint32_t)t->view.id;
 	int r;
 
-	if (t->cfg->force || !t->safe_stop)
-		return ctrl_stop_dev(c, id);
-	r = ctrl_try_stop_dev(c, id);
+	r = t->cfg->force || !t->safe_stop ? ctrl_stop_dev(c, id) : ctrl_try_stop_dev(c, id);
 	return r == -ENODEV ? 0 : r; /* no disk: nothing to stop */
+}
+
+/* Ids are used again: is it still the device that was looked at? */
+static bool is_other(struct ctrl *c, const struct target_dev *t)
+{
+	struct ublksrv_ctrl_dev_info info;
+
+	return ctrl_get_dev_info(c, (uint32_t)t->view.id, &info) < 0 ||
+	       info.ublksrv_flags != t->view.cookie;
+}
+
+static void remove_record(const struct target_dev *t)
+{
+	_cleanup_fd_ int dir = t->view.has_record ? rec_open_dir(false) : -1;
+
+	if (dir >= 0 && rec_remove(dir, t->view.id, t->view.rec.cookie) < 0)
+		msg_debug("the record of device %d stays", t->view.id);
 }
 
 static int stop_and_delete(void *arg, struct fail *f)
@@ -100,14 +116,19 @@ static int stop_and_delete(void *arg, struct fail *f)
 
 	if (r < 0)
 		return r;
+	if (is_other(&c, t))
+		return 0; /* somebody else was faster: gone is gone */
 	r = stop_disk(&c, t);
 	if (r < 0)
 		return r == -EBUSY ? fail_set(f, EBUSY, "the driver says it is in use") :
 				     fail_errno(f, -r, "cannot stop device %u", id);
+	if (is_other(&c, t))
+		return 0;
+	/* while the id is held: afterwards it can be the next device's record */
+	remove_record(t);
 	/* who has the disk open keeps the id: --force does not wait for them */
 	r = t->cfg->no_wait || t->cfg->force ? ctrl_del_dev_async(&c, id) : ctrl_del_dev(&c, id);
 	ctrl_close(&c);
-	/* somebody else was faster: gone is gone */
 	return r < 0 && r != -ENODEV ? fail_errno(f, -r, "cannot delete device %u", id) : 0;
 }
 
@@ -145,7 +166,7 @@ static int wait_unused(const struct target_dev *t, int64_t deadline, struct fail
 	while (dev_find_user(t->view.id, user)) {
 		if (fs_now_ms() >= deadline)
 			return busy(t->view.id, user, f);
-		fs_sleep_ms(POLL_MS);
+		fs_sleep_ms(USER_POLL_MS);
 	}
 	return 0;
 }
@@ -201,14 +222,6 @@ static int wait_gone(const struct target_dev *t, struct fail *f)
 	return 0;
 }
 
-static void remove_record(const struct target_dev *t)
-{
-	_cleanup_fd_ int dir = t->view.has_record ? rec_open_dir(false) : -1;
-
-	if (dir >= 0 && rec_remove(dir, t->view.id, t->view.rec.cookie) < 0)
-		msg_warn("the record of device %d in /run/ublkctl stays", t->view.id);
-}
-
 static int begin(struct ctrl *c, struct target_dev *t, int id, struct fail *f)
 {
 	int r = dev_probe(c, id, &t->view);
@@ -232,7 +245,6 @@ static int finish(struct target_dev *t, struct fail *f)
 
 	if (r < 0)
 		return r;
-	remove_record(t);
 	if (*t->user)
 		msg_hint("device %d was %s: its id is free once that ends", t->view.id, t->user);
 	return t->cfg->no_wait ? 0 : wait_gone(t, f);

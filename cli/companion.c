@@ -8,6 +8,8 @@
 
 #include "ctrl/ctrl.h"
 #include "daemon.h"
+#include "isolate.h"
+#include "msg.h"
 
 /* The id arrives when the server is asked to end; the end of the pipe is the server's. */
 static void companion_main(int fd, void *arg)
@@ -19,6 +21,9 @@ static void companion_main(int fd, void *arg)
 	(void)arg;
 	if (ctrl_open(&c, INT32_MAX, &stage) < 0)
 		return;
+	/* it pins nothing either, and is never the last one in a namespace with the device's mount */
+	if (chdir("/") < 0 || isolate_namespace() < 0 || isolate_root() < 0)
+		msg_debug("the companion keeps its view of the file systems");
 	if (read(fd, &id, sizeof(id)) == (ssize_t)sizeof(id)) {
 		ctrl_stop_dev(&c, id);
 		ctrl_del_dev(&c, id);

@@ -134,8 +134,7 @@ static int wait_ready(int fd, int timeout_ms, struct daemon_msg *m, struct fail 
 	if (r == -ETIME) {
 		if (pid)
 			kill(pid, SIGKILL);
-		return fail_set(f, ETIME, "the server did not become ready within %d s",
-				timeout_ms / 1000);
+		return fail_set(f, ETIME, "the server did not become ready in time and was killed");
 	}
 	if (r < 0)
 		return fail_set(f, EIO, "the server died before it was ready");

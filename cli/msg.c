@@ -4,6 +4,8 @@
 #include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/socket.h>
+#include <sys/un.h>
 #include <syslog.h>
 #include <unistd.h>
 
@@ -12,6 +14,7 @@
 static const char *command;
 static bool verbose;
 static bool use_syslog;
+static int log_fd = -1;
 static char ident[32];
 
 void msg_set_command(const char *name)
@@ -26,10 +29,16 @@ void msg_set_verbose(bool on)
 
 void msg_to_syslog(int dev_id)
 {
+	static const struct sockaddr_un log = { .sun_family = AF_UNIX, .sun_path = "/dev/log" };
+
 	snprintf(ident, sizeof(ident), "ublkctl[%d]", dev_id);
-	/* opened at once: the server loses its view of /dev/log when it leaves its root */
-	openlog(ident, LOG_NDELAY, LOG_DAEMON);
 	use_syslog = true;
+	/* opened at once: the server loses its view of /dev/log when it leaves its root */
+	log_fd = socket(AF_UNIX, SOCK_DGRAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+	if (log_fd >= 0 && connect(log_fd, (const struct sockaddr *)&log, sizeof(log)) < 0) {
+		close(log_fd);
+		log_fd = -1;
+	}
 }
 
 /* Control characters in names from outside must not reach a terminal or a log. */
@@ -40,6 +49,19 @@ static void make_printable(char *s)
 			*s = '?';
 }
 
+/*
+ * One datagram as syslog(3) sends it, but never waiting: a logger that stalls because its file
+ * system is on this very device must not stall the device. Lost then.
+ */
+static void log_line(int prio, const char *text)
+{
+	char line[MSG_LINE + 64];
+	int n = snprintf(line, sizeof(line), "<%d>%s: %s", LOG_DAEMON | prio, ident, text);
+
+	if (log_fd >= 0 && n > 0)
+		(void)!send(log_fd, line, strnlen(line, sizeof(line)), MSG_DONTWAIT | MSG_NOSIGNAL);
+}
+
 static void __attribute__((format(printf, 2, 0))) emit(int prio, const char *fmt, va_list ap)
 {
 	char text[MSG_LINE], line[MSG_LINE + 64];
@@ -48,7 +70,7 @@ static void __attribute__((format(printf, 2, 0))) emit(int prio, const char *fmt
 	vsnprintf(text, sizeof(text), fmt, ap);
 	make_printable(text);
 	if (use_syslog) {
-		syslog(prio, "%s", text);
+		log_line(prio, text);
 		return;
 	}
 	n = snprintf(line, sizeof(line), "ublkctl: %s%s%s\n", command ? command : "",
@@ -57,12 +79,12 @@ static void __attribute__((format(printf, 2, 0))) emit(int prio, const char *fmt
 		return; /* nobody is there to be told */
 }
 
-#define MSG_BODY(prio)                   \
-	do {                             \
-		va_list ap;              \
-		va_start(ap, fmt);       \
-		emit((prio), fmt, ap);   \
-		va_end(ap);              \
+#define MSG_BODY(prio)                                                                             \
+	do {                                                                                       \
+		va_list ap;                                                                        \
+		va_start(ap, fmt);                                                                 \
+		emit((prio), fmt, ap);                                                             \
+		va_end(ap);                                                                        \
 	} while (0)
 
 void msg_error(const char *fmt, ...)

@@ -5,6 +5,7 @@
 #include <fcntl.h>
 #include <poll.h>
 #include <signal.h>
+#include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -45,6 +46,7 @@ struct server {
 	int rec_dir, cdev, sig_fd;
 	struct companion companion;
 	struct eng *eng;
+	bool undo; /* nobody was told of the device: what its target made goes with it */
 	char warning[FAIL_TEXT];
 };
 
@@ -90,19 +92,29 @@ static int check_granted(struct server *s, uint64_t granted, struct fail *f)
 			feat ? feat->name : "a feature", s->cfg.id);
 }
 
+/* For whoever started the server: its own stderr is nobody's by now. */
+__attribute__((format(printf, 2, 3))) static void add_warning(struct server *s, const char *fmt, ...)
+{
+	size_t n = strlen(s->warning);
+	va_list ap;
+
+	if (n && n + 2 < sizeof(s->warning))
+		n += (size_t)snprintf(s->warning + n, sizeof(s->warning) - n, "; ");
+	va_start(ap, fmt);
+	vsnprintf(s->warning + n, sizeof(s->warning) - n, fmt, ap);
+	va_end(ap);
+}
+
 /* The driver may lower queues and depth: what it granted is what is served. */
 static void take_grant(struct server *s)
 {
 	const struct ublksrv_ctrl_dev_info *i = &s->info;
-	int n = 0;
 
 	if (i->nr_hw_queues != s->cfg.queues)
-		n = snprintf(s->warning, sizeof(s->warning), "the driver granted %u of %u queues",
-			     i->nr_hw_queues, s->cfg.queues);
+		add_warning(s, "the driver granted %u of %u queues", i->nr_hw_queues, s->cfg.queues);
 	if (i->queue_depth != s->cfg.depth)
-		snprintf(s->warning + n, sizeof(s->warning) - (size_t)n,
-			 "%sthe driver granted a depth of %u, not %u", n ? "; " : "",
-			 i->queue_depth, s->cfg.depth);
+		add_warning(s, "the driver granted a depth of %u, not %u", i->queue_depth,
+			    s->cfg.depth);
 	s->cfg.id = (int)i->dev_id;
 	s->cfg.queues = i->nr_hw_queues;
 	s->cfg.depth = i->queue_depth;
@@ -265,8 +277,9 @@ static int step_engine(struct server *s, struct fail *f)
 	if (!r)
 		r = eng_start(&ec, &s->eng, f);
 	if (!r && eng_flusher_errno(s->eng))
-		msg_warn("I/O threads are no I/O flushers (%s): memory reclaim may wait for this device",
-			 strerror(eng_flusher_errno(s->eng)));
+		add_warning(s,
+			    "I/O threads are no I/O flushers (%s): memory reclaim may wait for this device",
+			    strerror(eng_flusher_errno(s->eng)));
 	return r;
 }
 
@@ -328,10 +341,11 @@ static void undo(struct server *s)
 		close(s->cdev);
 	s->cdev = -1;
 	s->ctrl.timeout_ms = UNDO_TIMEOUT_MS;
-	if (s->step >= STEP_ADDED)
-		ctrl_del_dev(&s->ctrl, (uint32_t)s->cfg.id);
+	/* the record first: the id is free for others once the device is gone */
 	if (s->step >= STEP_RECORDED)
 		rec_remove(s->rec_dir, s->cfg.id, s->rec.cookie);
+	if (s->step >= STEP_ADDED)
+		ctrl_del_dev(&s->ctrl, (uint32_t)s->cfg.id);
 	let_go(s);
 }
 
@@ -343,6 +357,7 @@ static void on_signal(struct server *s)
 
 	if (read(s->sig_fd, &si, sizeof(si)) == (ssize_t)sizeof(si)) {
 		msg_hint("device %d: ending on signal %u", s->cfg.id, si.ssi_signo);
+		s->undo = si.ssi_signo == SERVE_SIG_UNDO;
 		if (companion_delete(&s->companion, (uint32_t)s->cfg.id) < 0)
 			msg_error("cannot delete the device: no companion process; use 'ublkctl del %d'",
 				  s->cfg.id);
@@ -375,7 +390,7 @@ static int wind_up(struct server *s)
 
 	eng_finish(s->eng, &f);
 	s->eng = NULL;
-	s->tgt->close(&s->dev, false);
+	s->tgt->close(&s->dev, s->undo);
 	if (!f.err)
 		rec_remove(s->rec_dir, s->cfg.id, s->rec.cookie);
 	else
@@ -430,6 +445,7 @@ static int prepare_process(struct server *s, struct fail *f)
 	sigaddset(&set, SIGTERM);
 	sigaddset(&set, SIGINT);
 	sigaddset(&set, SIGHUP);
+	sigaddset(&set, SERVE_SIG_UNDO);
 	sigprocmask(SIG_BLOCK, &set, NULL);
 	signal(SIGPIPE, SIG_IGN);
 	/* before any thread, any device and any descriptor that it must not hold */

@@ -7,6 +7,9 @@
 
 #include "cfg.h"
 
+/* To a server whose caller cannot tell anybody of the device: as SIGTERM, and what was made for it goes too. */
+#define SERVE_SIG_UNDO SIGUSR1
+
 /* Pause and limit of the waits for nodes in /dev. */
 #define SERVE_POLL_MS 5
 

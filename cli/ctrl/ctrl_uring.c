@@ -22,7 +22,7 @@ struct uring_transport {
 };
 
 /* Waits until deadline (fs_now_ms()) for the answer to the newest command. */
-static int wait_answer(struct uring_transport *t, int64_t deadline)
+static int wait_answer(struct uring_transport *t, int64_t deadline, bool *ret_answered)
 {
 	for (;;) {
 		int64_t left = deadline - fs_now_ms();
@@ -42,8 +42,10 @@ static int wait_answer(struct uring_transport *t, int64_t deadline)
 		r = cqe->res;
 		seq = cqe->user_data;
 		io_uring_cqe_seen(&t->ring, cqe);
-		if (seq == t->seq)
+		if (seq == t->seq) {
+			*ret_answered = true;
 			return r;
+		}
 	}
 }
 
@@ -72,6 +74,7 @@ static int uring_submit(void *priv, const struct ctrl_cmd *cmd, int timeout_ms)
 {
 	struct uring_transport *t = priv;
 	int64_t deadline = fs_now_ms() + timeout_ms;
+	bool answered = false;
 	void *theirs = (void *)(uintptr_t)cmd->hdr.addr, *buf = NULL;
 	int r;
 
@@ -84,8 +87,8 @@ static int uring_submit(void *priv, const struct ctrl_cmd *cmd, int timeout_ms)
 	}
 	r = send_command(t, cmd, buf);
 	if (!r)
-		r = wait_answer(t, deadline);
-	if (r == -ETIME)
+		r = wait_answer(t, deadline, &answered);
+	if (!answered)
 		return r; /* buf stays with the kernel */
 	if (r >= 0 && buf)
 		memcpy(theirs, buf, cmd->hdr.len);

@@ -28,6 +28,7 @@ struct dev_view {
 	int64_t block_size, phys_block_size, max_io; /* bytes */
 	int64_t uid, gid;
 	int64_t node_missing; /* the disk has no node in /dev */
+	uint64_t cookie; /* ublksrv_flags of the device: its server's mark, 0 without the driver's word */
 	bool has_flags;
 	uint64_t flags;
 	bool has_disk;

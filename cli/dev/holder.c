@@ -194,12 +194,14 @@ static bool process_opens(const char *pid, const struct nodes *n, char *text)
 	char path[FS_PATH_MAX], comm[64];
 	_cleanup_dir_ DIR *d = opendir(fs_path(path, "/proc/%.16s/fd", pid));
 	struct dirent *e;
-	struct stat st;
+	struct statx sx;
 
 	while (d && (e = readdir(d))) {
+		/* what the kernel knows already: a dead network file system must not be asked */
 		if (!isdigit((unsigned char)e->d_name[0]) ||
-		    fstatat(dirfd(d), e->d_name, &st, 0) < 0 || !S_ISBLK(st.st_mode) ||
-		    !nodes_has(n, st.st_rdev))
+		    statx(dirfd(d), e->d_name, AT_STATX_DONT_SYNC, STATX_TYPE, &sx) < 0 ||
+		    !S_ISBLK(sx.stx_mode) ||
+		    !nodes_has(n, makedev(sx.stx_rdev_major, sx.stx_rdev_minor)))
 			continue;
 		if (fs_read_text(fs_path(path, "/proc/%.16s/comm", pid), comm, sizeof(comm)) < 0)
 			snprintf(comm, sizeof(comm), "?");

@@ -104,6 +104,7 @@ static void from_driver(struct dev_view *v, const struct ublksrv_ctrl_dev_info *
 	v->max_io = info->max_io_buf_bytes;
 	v->flags = info->flags;
 	v->has_flags = true;
+	v->cookie = info->ublksrv_flags;
 	v->batch = !!(info->flags & UBLK_F_BATCH_IO);
 	v->data_mode = mode_name(info->flags);
 	v->recovery = recovery_name(info->flags);

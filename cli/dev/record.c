@@ -8,7 +8,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/file.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -41,8 +40,8 @@ static const struct field {
 	{ "no_partscan", F_BOOL, offsetof(struct dev_cfg, no_partscan), 0, 1, false },
 	{ "offset", F_U64, offsetof(struct dev_cfg, offset), 0, INT64_MAX, true },
 	{ "no_discard", F_BOOL, offsetof(struct dev_cfg, no_discard), 0, 1, true },
-	{ "backing_dev", F_U64, offsetof(struct dev_cfg, file_dev), 0, INT64_MAX, true },
-	{ "backing_ino", F_U64, offsetof(struct dev_cfg, file_ino), 0, INT64_MAX, true },
+	{ "backing_dev", F_U64, offsetof(struct dev_cfg, file_dev), 0, UINT64_MAX, true },
+	{ "backing_ino", F_U64, offsetof(struct dev_cfg, file_ino), 0, UINT64_MAX, true },
 	{ "backing_size", F_U64, offsetof(struct dev_cfg, file_size), 0, INT64_MAX, true },
 };
 
@@ -99,7 +98,7 @@ static struct json_object *field_to_json(const struct field *f, const struct dev
 	case F_UINT:
 		return json_object_new_int64(*(const unsigned int *)p);
 	case F_U64:
-		return json_object_new_int64((int64_t) * (const uint64_t *)p);
+		return json_object_new_uint64(*(const uint64_t *)p);
 	}
 	return NULL;
 }
@@ -130,15 +129,11 @@ int rec_write(int dirfd, const struct record *rec)
 {
 	_cleanup_free_ char *text = rec_to_json(rec);
 	char name[32];
-	int r;
 
 	if (!text)
 		return -ENOMEM;
 	rec_name(name, sizeof(name), rec->cfg.id);
-	flock(dirfd, LOCK_EX);
-	r = fs_write_atomic(dirfd, name, text, strlen(text));
-	flock(dirfd, LOCK_UN);
-	return r;
+	return fs_write_atomic(dirfd, name, text, strlen(text));
 }
 
 int rec_remove(int dirfd, int id, uint64_t cookie)
@@ -148,12 +143,9 @@ int rec_remove(int dirfd, int id, uint64_t cookie)
 	int r;
 
 	rec_name(name, sizeof(name), id);
-	/* between look and removal nobody may write the record of the id's next device */
-	flock(dirfd, LOCK_EX);
 	r = rec_read(dirfd, id, &rec);
 	if (!r && rec.cookie == cookie && unlinkat(dirfd, name, 0) < 0)
 		r = -errno;
-	flock(dirfd, LOCK_UN);
 	return r == -ENOENT ? 0 : r;
 }
 

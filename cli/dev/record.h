@@ -32,8 +32,9 @@ struct record {
 int rec_open_dir(bool create);
 int rec_write(int dirfd, const struct record *rec);
 /*
- * Removes the record of a device, unless the id is meanwhile another device's: the cookie must
- * be the same. Missing is no error.
+ * Removes the record of a device if it is this one's: the cookie must be the same. To be called
+ * while the driver still holds the id, or the next device with it could lose its own. Missing
+ * is no error.
  */
 int rec_remove(int dirfd, int id, uint64_t cookie);
 /*

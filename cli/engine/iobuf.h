@@ -18,15 +18,15 @@ struct ublksrv_io_desc;
 struct iobuf_mode {
 	const char *name;
 	const char *summary;
-	uint64_t flags;	   /* UBLK_F_… that select it */
-	bool server_buf;   /* each tag has a buffer of max_io bytes in the server */
-	bool commit_addr;  /* commits carry its address: the driver copies */
-	bool fetch_addr;   /* so do fetches, for the data of the next write */
-	bool request_buf;  /* request pages are in the ring's buffer table */
-	bool auto_reg;	   /* put there by the driver */
-	bool fallback;	   /* or by the server where the driver could not */
-	bool get_data;	   /* writes are delivered twice, first without their data */
-	bool per_io_only;  /* the driver's batch path has no such command */
+	uint64_t flags;	  /* UBLK_F_… that select it */
+	bool server_buf;  /* each tag has a buffer of max_io bytes in the server */
+	bool commit_addr; /* commits carry its address: the driver copies */
+	bool fetch_addr;  /* so do fetches, for the data of the next write */
+	bool request_buf; /* request pages are in the ring's buffer table */
+	bool auto_reg;	  /* put there by the driver */
+	bool fallback;	  /* or by the server where the driver could not */
+	bool get_data;	  /* writes are delivered twice, first without their data */
+	bool per_io_only; /* the driver's batch path has no such command */
 	/*
 	 * Before a target uses the data of a request: afterwards the data of a write is in the
 	 * server's buffer, or the request's pages are in the buffer table. 0 or -errno.

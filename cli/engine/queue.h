@@ -79,6 +79,9 @@ void q_thr_run(struct q_thr *t);
 /* A request that was delivered: to the target. */
 void q_deliver(struct q *q, uint16_t tag);
 
+/* Slow path of q_sqe(). */
+struct io_uring_sqe *q_sqe_full(struct q_thr *t);
+
 /*
  * A free submission entry, its old contents in it. Submits what is there when the ring is full;
  * NULL only when the kernel refuses that too.
@@ -87,11 +90,7 @@ static inline struct io_uring_sqe *q_sqe(struct q_thr *t)
 {
 	struct io_uring_sqe *sqe = io_uring_get_sqe(&t->ring);
 
-	if (__builtin_expect(!sqe, 0)) {
-		io_uring_submit(&t->ring);
-		sqe = io_uring_get_sqe(&t->ring);
-	}
-	return sqe;
+	return __builtin_expect(!!sqe, 1) ? sqe : q_sqe_full(t);
 }
 
 /* A command on /dev/ublkcN with an empty command area. */

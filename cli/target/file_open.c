@@ -68,8 +68,17 @@ static int open_flags(const struct dev_cfg *cfg)
 	return (cfg->read_only ? O_RDONLY : O_RDWR) | O_CLOEXEC;
 }
 
+/* A block device is itself, whichever of its nodes is named. */
+static void set_identity(struct dev_cfg *cfg, const struct stat *st)
+{
+	bool is_bdev = S_ISBLK(st->st_mode);
+
+	cfg->file_dev = is_bdev ? st->st_rdev : st->st_dev;
+	cfg->file_ino = is_bdev ? 0 : st->st_ino;
+}
+
 /* O_EXCL claims a block device: EBUSY when it is mounted, swapped to or held. */
-static int open_backing(const struct dev_cfg *cfg, struct backing *b, struct fail *f)
+static int open_backing(struct dev_cfg *cfg, struct backing *b, struct fail *f)
 {
 	struct stat st;
 	int flags = open_flags(cfg), ro = 0;
@@ -80,6 +89,7 @@ static int open_backing(const struct dev_cfg *cfg, struct backing *b, struct fai
 		if (stat(cfg->file, &st) < 0)
 			return fail_errno(f, errno, "cannot use %s", cfg->file);
 		b->is_bdev = S_ISBLK(st.st_mode);
+		set_identity(cfg, &st);
 		if (S_ISDIR(st.st_mode))
 			return fail_errno(f, EISDIR, "cannot use %s", cfg->file);
 		if (!b->is_bdev && !S_ISREG(st.st_mode))
@@ -88,7 +98,7 @@ static int open_backing(const struct dev_cfg *cfg, struct backing *b, struct fai
 		if (b->is_bdev && !cfg->read_only && !cfg->force)
 			flags |= O_EXCL;
 	}
-	b->fd = open(cfg->file, flags, 0644);
+	b->fd = open(cfg->file, flags, 0666 & ~cfg->umask);
 	if (b->fd < 0 && errno == EBUSY)
 		return fail_set(
 			f, EBUSY,
@@ -98,6 +108,8 @@ static int open_backing(const struct dev_cfg *cfg, struct backing *b, struct fai
 		return fail_set(f, EEXIST, "--create: %s exists", cfg->file);
 	if (b->fd < 0)
 		return fail_errno(f, errno, "cannot open %s", cfg->file);
+	if (cfg->create && fstat(b->fd, &st) == 0)
+		set_identity(cfg, &st);
 	if (b->is_bdev && !cfg->read_only && ioctl(b->fd, BLKROGET, &ro) == 0 && ro)
 		return fail_set(f, EACCES, "%s is read only (use --read-only)", cfg->file);
 	b->created = cfg->create;
@@ -203,10 +215,14 @@ static int plan(struct dev_cfg *cfg, struct backing *b, struct fail *f)
 		return r;
 	if (!cfg->block_size)
 		cfg->block_size = b->block_size;
+	if (cfg->phys_block_size && cfg->phys_block_size < cfg->block_size)
+		return fail_set(f, FAIL_USAGE,
+				"--physical-block-size: %llu is smaller than the block size %llu of %s",
+				(unsigned long long)cfg->phys_block_size,
+				(unsigned long long)cfg->block_size, cfg->file);
 	if (!cfg->phys_block_size)
-		cfg->phys_block_size = b->phys_block_size;
-	if (cfg->phys_block_size < cfg->block_size)
-		cfg->phys_block_size = cfg->block_size;
+		cfg->phys_block_size =
+			b->phys_block_size > cfg->block_size ? b->phys_block_size : cfg->block_size;
 	return check_range(cfg, b, f);
 }
 
@@ -302,6 +318,8 @@ int file_check(struct dev_cfg *cfg, struct fail *f)
 		return fail_set(f, FAIL_USAGE, "--force and --read-only exclude each other");
 	trial = *cfg;
 	r = open_backing(&trial, &b, f);
+	cfg->file_dev = trial.file_dev;
+	cfg->file_ino = trial.file_ino;
 	if (!r)
 		r = check_loop(&trial, &b, f);
 	if (!r)
@@ -322,7 +340,6 @@ int file_check(struct dev_cfg *cfg, struct fail *f)
 
 static int open_all(struct dev_cfg *cfg, struct backing *b, struct fail *f)
 {
-	struct stat st;
 	int r;
 
 	b->path = cfg->file;
@@ -334,12 +351,8 @@ static int open_all(struct dev_cfg *cfg, struct backing *b, struct fail *f)
 			       (unsigned long long)(cfg->offset + cfg->size));
 	if (!r)
 		r = plan(cfg, b, f);
-	if (!r && fstat(b->fd, &st) < 0)
-		r = fail_errno(f, errno, "cannot look at %s", cfg->file);
 	if (r < 0)
 		return r;
-	cfg->file_dev = b->is_bdev ? st.st_rdev : st.st_dev;
-	cfg->file_ino = b->is_bdev ? 0 : st.st_ino;
 	cfg->file_size = b->size;
 	return 0;
 }

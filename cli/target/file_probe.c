@@ -10,6 +10,7 @@
 #include <sys/ioctl.h>
 #include <sys/stat.h>
 #include <sys/sysmacros.h>
+#include <unistd.h>
 
 #include "target/tgt_file.h"
 #include "util/fs.h"
@@ -70,6 +71,17 @@ int file_probe(struct backing *b, const char *path, struct fail *f)
 	return 0;
 }
 
+/* Smallest block that can be read directly, where statx does not tell: found by reading. */
+static uint64_t probe_alignment(const struct backing *b)
+{
+	static _Alignas(4096) char buf[4096];
+	uint64_t align = b->block_size;
+
+	while (align < sizeof(buf) && pread(b->fd, buf, align, 0) < 0)
+		align *= 2;
+	return align;
+}
+
 /* Alignment that direct I/O on the open file needs; false: it cannot. Linux 6.1 for statx. */
 bool file_probe_direct(struct backing *b, uint64_t *ret_offset_align)
 {
@@ -78,7 +90,7 @@ bool file_probe_direct(struct backing *b, uint64_t *ret_offset_align)
 
 	if (fcntl(b->fd, F_SETFL, flags | O_DIRECT) < 0)
 		return false;
-	*ret_offset_align = b->block_size;
+	*ret_offset_align = probe_alignment(b);
 	if (statx(b->fd, "", AT_EMPTY_PATH, STATX_DIOALIGN, &sx) == 0 &&
 	    sx.stx_mask & STATX_DIOALIGN) {
 		if (!sx.stx_dio_offset_align) {

@@ -16,6 +16,9 @@
 /* one message about failing I/O in this time */
 #define LOG_PAUSE_MS 5000
 
+/* aux of the user_data */
+enum { AUX_FIRST, AUX_SECOND_WAY };
+
 struct file_tag {
 	uint32_t done; /* bytes of the request that are behind us */
 };
@@ -136,7 +139,8 @@ static void put_flush(struct q *q, uint16_t tag)
 		finish(q, tag, -EBUSY);
 }
 
-static void put_fallocate(struct q *q, uint16_t tag, const struct ublksrv_io_desc *d, int mode)
+static void put_fallocate(struct q *q, uint16_t tag, const struct ublksrv_io_desc *d, int mode,
+			  uint32_t aux)
 {
 	struct io_uring_sqe *sqe = file_sqe(q, tag, IORING_OP_FALLOCATE);
 
@@ -147,6 +151,7 @@ static void put_fallocate(struct q *q, uint16_t tag, const struct ublksrv_io_des
 	sqe->off = pos_of(q, d);
 	sqe->len = (uint32_t)mode | FALLOC_FL_KEEP_SIZE;
 	sqe->addr = (uint64_t)d->nr_sectors << 9;
+	sqe->user_data = ud_pack(UD_TARGET, aux, q->slot, tag);
 }
 
 static void put_discard(struct q *q, uint16_t tag, const struct ublksrv_io_desc *d)
@@ -155,7 +160,7 @@ static void put_discard(struct q *q, uint16_t tag, const struct ublksrv_io_desc 
 	struct io_uring_sqe *sqe;
 
 	if (!b->is_bdev) {
-		put_fallocate(q, tag, d, FALLOC_FL_PUNCH_HOLE);
+		put_fallocate(q, tag, d, FALLOC_FL_PUNCH_HOLE, AUX_FIRST);
 		return;
 	}
 	sqe = file_sqe(q, tag, IORING_OP_URING_CMD);
@@ -185,7 +190,8 @@ static void file_queue_io(struct q *q, uint16_t tag, const struct ublksrv_io_des
 		/* NOUNMAP: the range stays allocated */
 		put_fallocate(q, tag, d,
 			      d->op_flags & UBLK_IO_F_NOUNMAP ? FALLOC_FL_ZERO_RANGE :
-								FALLOC_FL_PUNCH_HOLE);
+								FALLOC_FL_PUNCH_HOLE,
+			      AUX_FIRST);
 		return;
 	default:
 		finish(q, tag, -EOPNOTSUPP);
@@ -208,15 +214,30 @@ static void rw_done(struct q *q, uint16_t tag, const struct ublksrv_io_desc *d, 
 	finish(q, tag, q_end_data(q, tag, res < 0 ? res : (int32_t)bytes_of(d)));
 }
 
+/*
+ * A block device may find out in use that it cannot do what it announced, and announces it no
+ * more. Then zeros are written by the kernel, and a discard, which is only a hint, is no error.
+ */
+static void other_done(struct q *q, uint16_t tag, const struct ublksrv_io_desc *d, uint32_t aux,
+		       int32_t res)
+{
+	if (res == -EOPNOTSUPP && op_of(d) == UBLK_IO_OP_WRITE_ZEROES && aux == AUX_FIRST) {
+		put_fallocate(q, tag, d, FALLOC_FL_ZERO_RANGE, AUX_SECOND_WAY);
+		return;
+	}
+	if (res == -EOPNOTSUPP && op_of(d) == UBLK_IO_OP_DISCARD)
+		res = 0;
+	finish(q, tag, res < 0 ? res : 0);
+}
+
 static void file_io_done(struct q *q, uint16_t tag, uint32_t aux, int32_t res)
 {
 	const struct ublksrv_io_desc *d = q_desc(q, tag);
 
-	(void)aux;
 	if (op_of(d) == UBLK_IO_OP_READ || op_of(d) == UBLK_IO_OP_WRITE)
 		rw_done(q, tag, d, res);
 	else
-		finish(q, tag, res < 0 ? res : 0);
+		other_done(q, tag, d, aux, res);
 }
 
 const struct tgt_ops tgt_file = {

@@ -13,9 +13,28 @@ backing_kinds() {
 	echo tmpfs ext4 xfs loop null_blk dm
 }
 
-# Makes a backing of SIZE bytes (a multiple of 2 MiB) and prints its path.
+# "KIND QUEUES" for a data mode on an I/O path: a slice with every mode, path, kind and both numbers
+# of queues in it.
+backing_slice() { # MODE PATH
+	awk -v mode="$1" -v path="$2" '$1 == mode && $2 == path { print $3, $4 }' <<'END'
+copy              per-io  tmpfs     4
+copy              batch   ext4      1
+get-data          per-io  xfs       4
+user-copy         per-io  loop      1
+user-copy         batch   null_blk  4
+zero-copy         per-io  dm        1
+zero-copy         batch   ext4      4
+auto-zc           per-io  loop      4
+auto-zc           batch   dm        4
+auto-zc-fallback  per-io  xfs       1
+auto-zc-fallback  batch   null_blk  1
+END
+}
+
+# Makes a backing of SIZE bytes (a multiple of 2 MiB) and prints its path; one of that kind goes before.
 backing_make() { # KIND SIZE
 	local dir=$BACKINGS/$1
+	[ ! -d "$dir" ] || backing_drop "$1"
 	mkdir -p "$dir"
 	case $1 in
 	tmpfs)
@@ -46,13 +65,21 @@ backing_drop() { # KIND
 	case $1 in
 	ext4 | xfs) umount "$dir/mnt" ;;
 	loop) losetup -j "$dir/img" -O NAME --noheadings | xargs -r -n 1 losetup -d ;;
-	null_blk) null_blk_drop backing ;;
+	null_blk) null_blk_drop nullb-backing ;;
 	dm)
 		dmsetup remove --retry backing
 		null_blk_drop nullb-below
 		;;
 	esac
 	rm -rf "$dir"
+}
+
+# As before, full of random data.
+backing_make_random() { # KIND SIZE
+	local path
+	path=$(backing_make "$1" "$2")
+	dd if=/dev/urandom of="$path" bs=1M count=$(($2 >> 20)) conv=notrunc,fsync status=none
+	echo "$path"
 }
 
 backing_drop_all() {

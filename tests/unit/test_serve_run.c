@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * A server that gets ready: what it asks for, what it tells, how it ends; in the foreground too.
- * UNIT: tests/unit/world.o tests/unit/world_fake.o cli/serve.o cli/companion.o cli/daemon.o cli/ctrl/ctrl.o cli/dev/record.o cli/abi/feature.o cli/engine/iobuf.o cli/target/target.o cli/target/tgt_null.o cli/target/tgt_file.o cli/target/file_open.o cli/target/file_probe.o cli/engine/fixbuf.o cli/msg.o cli/util/fs.o cli/util/num.o
+ * UNIT: tests/unit/world.o tests/unit/world_fake.o cli/serve.o cli/companion.o cli/daemon.o cli/ctrl/ctrl.o cli/dev/record.o cli/abi/feature.o cli/engine/iobuf.o cli/target/target.o cli/target/tgt_null.o cli/target/tgt_file.o cli/target/file_open.o cli/target/file_probe.o cli/engine/fixbuf.o cli/msg.o cli/util/fs.o cli/util/num.o cli/engine/sqe.o
  */
 #include "unit.h"
 
@@ -60,7 +60,7 @@ static void test_life(void **state)
 	finish_clean(&run, ENDED);
 	assert_int_equal(world->result, 0);
 	assert_int_equal(world_records(), 0);
-	assert_string_equal(world->companion, "open close");
+	assert_string_equal(world->companion, "open ns root close");
 	assert_false(world->child_left);
 	assert_string_equal(world->fds_left, "");
 }
@@ -163,7 +163,7 @@ static void test_engine_fails(void **state)
 	assert_int_equal(world->result, -ENOLINK);
 	assert_int_equal(world_records(), 1);
 	assert_string_equal(world->fds_left, "");
-	assert_string_equal(world->companion, "open close");
+	assert_string_equal(world->companion, "open ns root close");
 }
 
 /* ---- what the driver gives instead -------------------------------------------------------- */
@@ -301,7 +301,7 @@ static void test_signals(void **state)
 		assert_int_equal(kill(run.pid, signals[i]), 0);
 		finish_clean(&run, ENDED);
 		assert_int_equal(world->result, 0);
-		assert_string_equal(world->companion, "open stop del close");
+		assert_string_equal(world->companion, "open ns root stop del close");
 		assert_int_equal(world_records(), 0);
 		assert_string_equal(world->fds_left, "");
 	}
@@ -320,7 +320,7 @@ static void test_early_signals(void **state)
 	start_ready(&cfg, &run, &m);
 	finish_clean(&run, ENDED);
 	assert_int_equal(world->result, 0);
-	assert_string_equal(world->companion, "open stop del close");
+	assert_string_equal(world->companion, "open ns root stop del close");
 }
 
 /* A service manager, or Ctrl-C, signals both: the companion is there for it all the same. */
@@ -341,7 +341,7 @@ static void test_signals_to_both(void **state)
 		assert_int_equal(kill(world->companion_pid, signals[i]), 0);
 		assert_int_equal(kill(run.pid, signals[i]), 0);
 		finish_clean(&run, ENDED);
-		assert_string_equal(world->companion, "open stop del close");
+		assert_string_equal(world->companion, "open ns root stop del close");
 	}
 }
 
@@ -398,7 +398,7 @@ static void test_foreground_without_stdout(void **state)
 	assert_int_equal(kill(run.pid, SIGCONT), 0);
 	assert_non_null(strstr(world_read(run.err, NULL), "nobody waits for it"));
 	run.out = dup(run.err);
-	finish_clean(&run, READY " finish cdev del unlink close");
+	finish_clean(&run, READY " finish cdev unlink del close");
 	assert_int_equal(world->result, -EPIPE);
 	assert_int_equal(world_records(), 0);
 }
