@@ -197,6 +197,8 @@ void world_start(const struct dev_cfg *cfg, bool foreground, struct world_run *r
 	ret->pid = fork();
 	assert_true(ret->pid >= 0);
 	if (!ret->pid) {
+		/* a test that is ended from outside takes its server along */
+		prctl(PR_SET_PDEATHSIG, SIGKILL, 0, 0, 0);
 		if (!foreground)
 			close(report[0]);
 		close(out[0]);
