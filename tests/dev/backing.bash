@@ -13,24 +13,6 @@ backing_kinds() {
 	echo tmpfs ext4 xfs loop null_blk dm
 }
 
-# "KIND QUEUES" for a data mode on an I/O path: a slice with every mode, path, kind and both numbers
-# of queues in it.
-backing_slice() { # MODE PATH
-	awk -v mode="$1" -v path="$2" '$1 == mode && $2 == path { print $3, $4 }' <<'END'
-copy              per-io  tmpfs     4
-copy              batch   ext4      1
-get-data          per-io  xfs       4
-user-copy         per-io  loop      1
-user-copy         batch   null_blk  4
-zero-copy         per-io  dm        1
-zero-copy         batch   ext4      4
-auto-zc           per-io  loop      4
-auto-zc           batch   dm        4
-auto-zc-fallback  per-io  xfs       1
-auto-zc-fallback  batch   null_blk  1
-END
-}
-
 # Makes a backing of SIZE bytes (a multiple of 2 MiB) and prints its path; one of that kind goes before.
 backing_make() { # KIND SIZE
 	local dir=$BACKINGS/$1
@@ -74,11 +56,13 @@ backing_drop() { # KIND
 	rm -rf "$dir"
 }
 
-# As before, full of random data.
-backing_make_random() { # KIND SIZE
-	local path
+# As before, full of data; random data without repetition takes long.
+backing_make_full() { # KIND SIZE
+	local path i
 	path=$(backing_make "$1" "$2")
-	dd if=/dev/urandom of="$path" bs=1M count=$(($2 >> 20)) conv=notrunc,fsync status=none
+	[ -e "$BACKINGS/data" ] || head -c 1000001 /dev/urandom >"$BACKINGS/data"
+	for ((i = 0; i <= $2 / 1000001; i++)); do cat "$BACKINGS/data"; done 2>/dev/null |
+		dd of="$path" bs=1M count="$2" iflag=count_bytes,fullblock conv=notrunc,fsync status=none
 	echo "$path"
 }
 
@@ -89,9 +73,14 @@ backing_drop_all() {
 	done
 }
 
-# The backing itself is read, not what a cache has of it.
+# The program of tests/stress.
+stress() {
+	"$PWD/${BUILD:-build}/tests/stress/stress" "$@"
+}
+
 backing_equals() { # IMAGE BACKING
-	cmp "$1" <(dd if="$2" bs=1M iflag=direct status=none)
+	if [ -b "$2" ]; then blockdev --flushbufs "$2"; fi
+	cmp "$1" "$2"
 }
 
 # A file system of its own in $BACKINGS/TYPE/mnt; the smallest xfs has 300 MiB.
