@@ -324,7 +324,8 @@ int file_check(struct dev_cfg *cfg, struct fail *f)
 {
 	struct backing b = { .fd = -1, .dir = -1 };
 	struct dev_cfg trial;
-	const char *path;
+	static char *kept; /* until the process ends */
+	char *path;
 	int r;
 
 	if (!cfg->file)
@@ -332,7 +333,8 @@ int file_check(struct dev_cfg *cfg, struct fail *f)
 	path = absolute(cfg->file, cfg->create);
 	if (!path)
 		return fail_errno(f, errno, "cannot use %s", cfg->file);
-	cfg->file = path; /* for the rest of the process's life */
+	kept = path;
+	cfg->file = kept;
 	set_io(cfg);
 	if (cfg->create)
 		return check_create(cfg, f);
