@@ -333,6 +333,7 @@ int file_check(struct dev_cfg *cfg, struct fail *f)
 	path = absolute(cfg->file, cfg->create);
 	if (!path)
 		return fail_errno(f, errno, "cannot use %s", cfg->file);
+	free(kept);
 	kept = path;
 	cfg->file = kept;
 	set_io(cfg);
