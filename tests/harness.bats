@@ -167,7 +167,7 @@ fake() { # NAME TEXT: a program of this name, first in PATH
 	kill -TERM $pid
 	wait $pid || ended=$?
 	[ "$ended" = 143 ]
-	[ ! -s "$TMPDIR/err" ]
+	[ "$(cat "$TMPDIR/err")" = "vm: ended by SIGTERM" ]
 	[ -z "$(guests)" ]
 	[ -z "$(find "$TMPDIR" -name 'ublkctl-vm.*')" ]
 }
