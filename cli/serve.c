@@ -259,6 +259,9 @@ static int step_engine(struct server *s, struct fail *f)
 	};
 	int r;
 
+	/* before the first request, the driver's own for partitions: its failure is told there */
+	if (s->report_fd >= 0)
+		msg_to_syslog(s->cfg.id);
 	if (!sets)
 		return fail_errno(f, ENOMEM, "cannot start the I/O engine");
 	memcpy(&ec.fds[1], s->dev.fds, s->dev.nr_fds * sizeof(ec.fds[0]));
@@ -480,8 +483,6 @@ int serve(const struct dev_cfg *cfg, int report_fd)
 		undo(&s);
 		return report_failed(&s, &f);
 	}
-	if (s.report_fd >= 0)
-		msg_to_syslog(s.cfg.id);
 	if (report_ready(&s) < 0) {
 		msg_error("device %d: nobody waits for it any more, deleting it", s.cfg.id);
 		undo(&s);
