@@ -168,6 +168,11 @@ static void put_discard(struct q *q, uint16_t tag, const struct ublksrv_io_desc 
 		finish(q, tag, -EBUSY);
 		return;
 	}
+	/*
+	 * Copied and run by a worker from the start. Otherwise the kernel may try without waiting
+	 * first, and read the entry again when it is another request's already (seen on 6.12).
+	 */
+	sqe->flags |= IOSQE_ASYNC;
 	sqe->cmd_op = DISCARD_CMD;
 	sqe->addr = pos_of(q, d);
 	sqe->addr3 = (uint64_t)d->nr_sectors << 9;
