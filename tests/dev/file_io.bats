@@ -201,6 +201,23 @@ same_bytes() { # FILE FILE OFFSET BYTES
 	losetup -d "$loop"
 }
 
+@test "discards that the disk below takes in pieces hit their own range only" {
+	local mode path loop
+	modprobe loop
+	truncate -s 8M "$img"
+	loop=$(losetup --show -f "$img")
+	# its pieces of 4 KiB are not those of the device
+	[ "$(queue_attr "$loop" discard_granularity)" -gt 512 ]
+	while read -r mode path; do
+		device=$(add_on "$path" -t file -f "$loop" --offset 512 --data-mode "$mode")
+		stress --ops 1500 --max 65536 --discard-zeroes --image "$dir/model" "$device"
+		ublkctl del "$device"
+		blockdev --flushbufs "$loop"
+		cmp "$dir/model" <(tail -c +513 "$loop")
+	done < <(echo copy per-io; if has_batch; then echo zero-copy batch; fi)
+	losetup -d "$loop"
+}
+
 @test "a write-back cache with FUA is announced, and each flush and FUA write reaches the backing" {
 	local mode path disk flushes own
 	# a disk with a cache and without FUA: the block layer below adds a flush for each FUA write

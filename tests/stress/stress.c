@@ -284,6 +284,8 @@ static void fill_sqe(const struct stress *s, const struct op *o, struct io_uring
 		sqe->opcode = IORING_OP_FSYNC;
 		sqe->off = 0;
 	} else if (o->kind == DISCARD) {
+		/* else Linux before 6.15 may read the entry once more when it is another's already */
+		sqe->flags = IOSQE_ASYNC;
 		sqe->opcode = IORING_OP_URING_CMD;
 		sqe->off = 0;
 		sqe->cmd_op = DISCARD_CMD;
