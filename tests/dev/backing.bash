@@ -89,6 +89,7 @@ backing_fs() { # TYPE SIZE [MKFS-OPTION]...
 	[ "$1" != xfs ] || [ "$size" -ge $((320 << 20)) ] || size=$((320 << 20))
 	modprobe loop
 	mkdir -p "$dir/mnt"
+	if mountpoint -q "$dir/mnt"; then umount "$dir/mnt"; fi
 	truncate -s "$size" "$dir/fs"
 	mkfs."$1" -q "${@:3}" "$dir/fs"
 	mount -o loop "$dir/fs" "$dir/mnt"
@@ -99,6 +100,7 @@ null_blk_make() { # NAME SIZE [ATTRIBUTE=VALUE]...
 	local dir=/sys/kernel/config/nullb/$1 set
 	modprobe null_blk nr_devices=0
 	mountpoint -q /sys/kernel/config || mount -t configfs configfs /sys/kernel/config
+	[ ! -d "$dir" ] || null_blk_drop "$1"
 	mkdir "$dir"
 	for set in memory_backed=1 discard=1 "size=$(($2 >> 20))" "${@:3}" power=1; do
 		echo "${set#*=}" >"$dir/${set%%=*}"

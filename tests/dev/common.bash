@@ -85,7 +85,7 @@ run_split() {
 	local errfile=$BATS_TEST_TMPDIR/stderr
 	status=0
 	output=$("$@" 2>"$errfile") || status=$?
-	err=$(cat "$errfile")
+	err=$(<"$errfile")
 	echo "status $status, stdout: $output, stderr: $err"
 }
 
@@ -123,4 +123,23 @@ needs_mode() { # MODE PATH
 # Everything that can be tested, or a slice of it?
 full() {
 	[ -n "${UBLKCTL_FULL:-}" ]
+}
+
+# add with these words fails with STATUS and one line on stderr that holds TEXT, and leaves nothing new.
+refused() { # STATUS TEXT WORD...
+	local before after
+	before=$(echo /sys/class/ublk-char/* /run/ublkctl/*)
+	run_split ublkctl add "${@:3}"
+	[ "$status" -eq "$1" ]
+	[ -z "$output" ]
+	[[ $err == "ublkctl: add: "*"$2"* && $err != *$'\n'* ]]
+	after=$(echo /sys/class/ublk-char/* /run/ublkctl/*)
+	[ "$before" = "$after" ]
+}
+
+# A limit of a device's queue, without a program.
+queue_attr() { # DEVICE ATTRIBUTE
+	local value
+	read -r value <"/sys/block/${1#/dev/}/queue/$2"
+	echo "$value"
 }
