@@ -8,7 +8,7 @@ load ../common
 load ../backing
 
 setup() {
-	cd "$BATS_TEST_DIRNAME/../.." || return 1
+	cd "$BATS_TEST_DIRNAME/../../.." || return 1
 	dir=$BATS_TEST_TMPDIR
 	img=$dir/img
 }

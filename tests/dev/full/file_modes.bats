@@ -9,7 +9,7 @@ load ../common
 ALL_MODES="copy get-data user-copy zero-copy auto-zc auto-zc-fallback"
 
 setup() {
-	cd "$BATS_TEST_DIRNAME/../.." || return 1
+	cd "$BATS_TEST_DIRNAME/../../.." || return 1
 	img=$BATS_TEST_TMPDIR/img
 	truncate -s 16M "$img"
 }
