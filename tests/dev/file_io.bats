@@ -269,6 +269,37 @@ same_bytes() { # FILE FILE OFFSET BYTES
 	null_blk_drop nullb-cache
 }
 
+@test "batch: several threads on one queue, one on several, smallest and largest depth, in every mode" {
+	local mode shape
+	needs_batch
+	truncate -s 8M "$img"
+	for mode in copy user-copy zero-copy auto-zc auto-zc-fallback; do
+		for shape in "-q 1 --threads 3 -d 8" "-q 2 --threads 1 -d 2" "-q 1 -d 4096"; do
+			echo "shape: $mode $shape"
+			# shellcheck disable=SC2086 # several words
+			device=$(ublkctl add -t file -f "$img" -b --data-mode $mode $shape)
+			stress --ops 400 --max 65536 --discard-zeroes --image "$dir/model" "$device" >/dev/null
+			ublkctl del "$device"
+			cmp "$dir/model" "$img"
+		done
+	done
+}
+
+@test "per-I/O path: depth 1 and 4096 in every mode" {
+	local mode depth
+	truncate -s 8M "$img"
+	for mode in copy get-data user-copy zero-copy auto-zc auto-zc-fallback; do
+		has_mode $mode per-io || continue
+		for depth in 1 4096; do
+			echo "depth: $mode $depth"
+			device=$(ublkctl add -t file -f "$img" --data-mode $mode -q 1 -d $depth)
+			stress --ops 400 --max 65536 --discard-zeroes --image "$dir/model" "$device" >/dev/null
+			ublkctl del "$device"
+			cmp "$dir/model" "$img"
+		done
+	done
+}
+
 @test "memory alignment and segments are those of the backing where its driver gets the pages" {
 	has_zero_copy || skip "Linux $(uname -r) has no zero-copy mode"
 	modprobe brd rd_nr=1 rd_size=8192
