@@ -47,7 +47,8 @@ struct cmd {
 	int (*run)(const struct cmd_args *a, struct fail *f);
 };
 
-extern const struct cmd cmd_add, cmd_del, cmd_list, cmd_feature, cmd_help;
+extern const struct cmd cmd_add, cmd_del, cmd_list, cmd_recover, cmd_quiesce, cmd_restart, cmd_feature,
+	cmd_help;
 
 /* n-th command, NULL behind the last. */
 const struct cmd *cmd_at(unsigned int n);
@@ -72,6 +73,16 @@ int cmd_open_ctrl(struct ctrl *c, int timeout_ms, struct fail *f);
 int cmd_get_features(struct ctrl *c, uint64_t *ret, struct fail *f);
 /* FAIL_UNSUPPORTED that names the first of the wanted features that mask has not. */
 int cmd_need_features(uint64_t wanted, uint64_t mask, struct fail *f);
+/* Until the disk's node is there with that size in bytes; -ETIME. */
+int cmd_wait_node(int id, uint64_t size, unsigned int timeout_s, struct fail *f);
+/* The ids of all operands, each once, malloc()ed; one that is no id is wrong usage. */
+int cmd_ids(const struct cmd_args *a, int **ret_ids, size_t *ret_count, struct fail *f);
+/* The same, or those of all devices; one of the two must be asked for. */
+int cmd_ids_or_all(const struct cmd_args *a, bool all, int **ret_ids, size_t *ret_count,
+		   struct fail *f);
+/* fn for each id, all are tried, each failure is printed; the first one's error. */
+int cmd_each(const int *ids, size_t n, int (*fn)(int id, const void *arg, struct fail *f),
+	     const void *arg, struct fail *f);
 /* Prints one device as `list --json` does. */
 int cmd_print_device(int id, struct fail *f);
 /* exit statuses with their meaning, for --dump-cli; NULL behind the last */

@@ -7,7 +7,6 @@
 #include <stdio.h>
 #include <string.h>
 #include <sys/stat.h>
-#include <sys/sysmacros.h>
 #include <unistd.h>
 
 #include "cmd.h"
@@ -142,6 +141,13 @@ static const struct opt add_options[] = {
 	  .offset = ADD(zero_copy),
 	  .help = "--data-mode zero-copy" },
 	{ .name = "auto-zc", .type = OPT_FLAG, .offset = ADD(auto_zc), .help = "--data-mode auto-zc" },
+	{ .name = "recovery",
+	  .letter = 'r',
+	  .type = OPT_WORD,
+	  .arg = "HOW",
+	  .word = cfg_recovery_name,
+	  .offset = DEV(recovery_word),
+	  .help = "when the server dies: off, queue, reissue or fail-io (default: off)" },
 	{ .name = "no-partscan",
 	  .type = OPT_FLAG,
 	  .offset = DEV(no_partscan),
@@ -184,9 +190,8 @@ static int choose_mode(struct add_cfg *cfg, struct fail *f)
 		d->mode = DATA_ZERO_COPY;
 	if (cfg->auto_zc)
 		d->mode = DATA_AUTO_ZC;
-	for (unsigned int n = 0; d->mode_word && iobuf_mode_name(n); n++)
-		if (!strcmp(d->mode_word, iobuf_mode_name(n)))
-			d->mode = (enum data_mode)n;
+	if (cfg_index(iobuf_mode_name, d->mode_word) >= 0)
+		d->mode = (enum data_mode)cfg_index(iobuf_mode_name, d->mode_word);
 	return 0;
 }
 
@@ -270,36 +275,9 @@ static int check_driver(struct dev_cfg *d, const struct tgt_ops *tgt, struct fai
 	if (r < 0)
 		return r;
 	choose_best(d, tgt, mask);
+	/* where the driver has it, a device that can be recovered can also be handed over */
+	d->quiesce = d->recovery != RECOVERY_OFF && (mask & UBLK_F_QUIESCE);
 	return cmd_need_features(serve_wanted_flags(d), mask, f);
-}
-
-static bool node_is_right(int id, uint64_t size)
-{
-	char path[FS_PATH_MAX];
-	unsigned int maj, min;
-	uint64_t sectors;
-	struct stat st;
-
-	if (stat(fs_path(path, "/dev/ublkb%d", id), &st) < 0 || !S_ISBLK(st.st_mode) ||
-	    dev_disk_devt(id, &maj, &min) < 0 || st.st_rdev != makedev(maj, min))
-		return false;
-	/* from sysfs: opening the disk here would make it busy for whoever comes next */
-	return fs_read_u64(fs_path(path, "/sys/block/ublkb%d/size", id), &sectors) == 0 &&
-	       sectors * 512 == size;
-}
-
-static int verify_node(const struct dev_cfg *d, int id, struct fail *f)
-{
-	int64_t deadline = fs_now_ms() + (int64_t)d->timeout_s * 1000;
-
-	while (!node_is_right(id, d->size)) {
-		if (fs_now_ms() > deadline)
-			return fail_set(f, ETIME,
-					"/dev/ublkb%d did not appear as a block device of %llu bytes",
-					id, (unsigned long long)d->size);
-		fs_sleep_ms(SERVE_POLL_MS);
-	}
-	return 0;
 }
 
 /* The server deletes its device when it is asked to end: nobody was told of this one. */
@@ -340,7 +318,7 @@ static int add_background(struct add_cfg *cfg, struct fail *f)
 		return r;
 	if (*m.text)
 		msg_warn("%s", m.text);
-	r = verify_node(&cfg->dev, m.id, f);
+	r = cmd_wait_node(m.id, cfg->dev.size, cfg->dev.timeout_s, f);
 	if (!r)
 		r = print_result(cfg, m.id, f);
 	if (r < 0)
@@ -392,6 +370,8 @@ static int add_run(const struct cmd_args *a, struct fail *f)
 	cfg->dev.umask = umask(022);
 	umask(cfg->dev.umask);
 	set_defaults(&cfg->dev);
+	if (cfg->dev.recovery_word)
+		cfg->dev.recovery = (enum recovery)cfg_index(cfg_recovery_name, cfg->dev.recovery_word);
 	r = check_target_options(a, tgt, f);
 	if (!r)
 		r = choose_mode(cfg, f);

@@ -305,38 +305,6 @@ static int del_some(struct ctrl *c, const struct del_cfg *cfg, bool safe_stop, c
 	return first;
 }
 
-static int collect_ids(const struct cmd_args *a, int **ret_ids, size_t *ret_count, struct fail *f)
-{
-	const struct del_cfg *cfg = a->cfg;
-	_cleanup_free_ int *ids = NULL;
-	int r;
-
-	if (cfg->all && a->nr_operands)
-		return fail_set(f, FAIL_USAGE, "--all and ids exclude each other");
-	if (!cfg->all && !a->nr_operands)
-		return fail_set(f, FAIL_USAGE, "which device? (ids, or --all)");
-	if (cfg->all) {
-		r = dev_scan(ret_ids, ret_count);
-		/* without a driver the control device says so in more words */
-		*ret_count = r == -ENODEV ? 0 : *ret_count;
-		return r == -ENODEV ? 0 :
-		       r < 0	    ? fail_errno(f, -r, "cannot read /sys/class/ublk-char") :
-				      0;
-	}
-	ids = calloc((size_t)a->nr_operands, sizeof(*ids));
-	if (!ids)
-		return fail_errno(f, ENOMEM, "cannot delete devices");
-	/* all are read before the first is touched: a typing error deletes nothing */
-	for (int i = 0; i < a->nr_operands; i++) {
-		r = dev_parse_operand(a->operands[i], &ids[i], f);
-		if (r < 0)
-			return r;
-	}
-	*ret_ids = steal_ptr(&ids);
-	*ret_count = (size_t)a->nr_operands;
-	return 0;
-}
-
 static int del_run(const struct cmd_args *a, struct fail *f)
 {
 	const struct del_cfg *cfg = a->cfg;
@@ -346,7 +314,7 @@ static int del_run(const struct cmd_args *a, struct fail *f)
 	struct ctrl c;
 	size_t n = 0;
 
-	r = collect_ids(a, &ids, &n, f);
+	r = cmd_ids_or_all(a, cfg->all, &ids, &n, f);
 	if (!r)
 		r = cmd_open_ctrl(&c, (int)cfg->timeout_s * 1000, f);
 	if (r < 0)

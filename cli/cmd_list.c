@@ -63,42 +63,17 @@ static const struct opt list_options[] = {
 
 static const struct list_cfg list_defaults;
 
-static bool has_id(const int *ids, size_t n, int id)
-{
-	for (size_t i = 0; i < n; i++)
-		if (ids[i] == id)
-			return true;
-	return false;
-}
-
 static int collect_ids(const struct cmd_args *a, int **ret_ids, size_t *ret_count, struct fail *f)
 {
-	_cleanup_free_ int *ids = NULL;
-	size_t n = 0;
 	int r;
 
-	if (!a->nr_operands) {
-		r = dev_scan(ret_ids, ret_count);
-		if (r == -ENODEV)
-			return fail_set(f, FAIL_UNSUPPORTED,
-					"no ublk driver: load it with 'modprobe ublk_drv'");
-		return r < 0 ? fail_errno(f, -r, "cannot read /sys/class/ublk-char") : 0;
-	}
-	ids = calloc((size_t)a->nr_operands, sizeof(*ids));
-	if (!ids)
-		return fail_errno(f, ENOMEM, "cannot list devices");
-	for (int i = 0; i < a->nr_operands; i++) {
-		int id;
-
-		r = dev_parse_operand(a->operands[i], &id, f);
-		if (r < 0)
-			return r;
-		if (!has_id(ids, n, id))
-			ids[n++] = id;
-	}
-	*ret_ids = steal_ptr(&ids);
-	*ret_count = n;
-	return 0;
+	if (a->nr_operands)
+		return cmd_ids(a, ret_ids, ret_count, f);
+	r = dev_scan(ret_ids, ret_count);
+	if (r == -ENODEV)
+		return fail_set(f, FAIL_UNSUPPORTED,
+				"no ublk driver: load it with 'modprobe ublk_drv'");
+	return r < 0 ? fail_errno(f, -r, "cannot read /sys/class/ublk-char") : 0;
 }
 
 /* What to do about a device that nobody serves: the state alone does not say it. */

@@ -148,7 +148,7 @@ static void from_record(struct dev_view *v, const struct ublksrv_ctrl_dev_info *
 	v->queues = v->rec.cfg.queues;
 	v->depth = v->rec.cfg.depth;
 	v->data_mode = *v->rec.data_mode ? v->rec.data_mode : NULL;
-	v->recovery = "off";
+	v->recovery = *v->rec.recovery ? v->rec.recovery : "off";
 }
 
 static void view_init(struct dev_view *v, int id)

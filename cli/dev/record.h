@@ -21,6 +21,8 @@ struct record {
 	char backing[4096]; /* absolute path; the following are empty where they mean nothing */
 	char io[16];	    /* direct or buffered */
 	char null_data[16];
+	char recovery[16];
+	bool stopped; /* by `stop`: no server is missed, `start` brings the disk back */
 	pid_t pid; /* of the server, 0 while it starts */
 	uint64_t pid_start;
 	uint64_t cookie;  /* also in the driver's ublksrv_flags: the same device, not only id */

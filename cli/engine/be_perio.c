@@ -8,6 +8,9 @@
 
 #include "engine/queue.h"
 
+/* aux of the user_data: a NEED_GET_DATA, whose request is counted in busy */
+#define AUX_GET_DATA 1
+
 static void perio_need(const struct q_thr *t, unsigned int *ret_sq, unsigned int *ret_cq)
 {
 	unsigned int tags = 0;
@@ -31,14 +34,15 @@ static void perio_fini(struct q_thr *t)
 }
 
 /* Puts one command for a tag on the ring; false when there is no room for it. */
-static bool put_command(struct q *q, uint32_t op, uint16_t tag, int32_t res, bool with_addr)
+static bool put_command(struct q *q, uint32_t op, uint32_t aux, uint16_t tag, int32_t res,
+			bool with_addr)
 {
 	struct io_uring_sqe *sqe = q_sqe(q->thr);
 	struct ublksrv_io_cmd *cmd;
 
 	if (__builtin_expect(!sqe, 0))
 		return false;
-	q_prep_cdev(sqe, op, ud_pack(UD_BACKEND, 0, q->slot, tag));
+	q_prep_cdev(sqe, op, ud_pack(UD_BACKEND, aux, q->slot, tag));
 	if (q->mode->auto_reg)
 		sqe->addr = q_buf_index(q, tag) |
 			    (q->mode->fallback ? UBLK_AUTO_BUF_REG_FALLBACK : 0) << 16;
@@ -68,8 +72,8 @@ static int perio_prepare(struct q_thr *t)
 
 	for (unsigned int i = 0; i < t->nr_qs; i++)
 		for (unsigned int tag = 0; tag < t->qs[i].depth; tag++) {
-			if (!put_command(&t->qs[i], UBLK_U_IO_FETCH_REQ, (uint16_t)tag, 0,
-					 t->qs[i].mode->fetch_addr))
+			if (!put_command(&t->qs[i], UBLK_U_IO_FETCH_REQ, 0, (uint16_t)tag,
+					 0, t->qs[i].mode->fetch_addr))
 				return -EBUSY;
 			t->live++;
 		}
@@ -83,29 +87,44 @@ static int perio_arm(struct q_thr *t)
 	return first_failure(t);
 }
 
+/* The data of a write can be had now: the request comes again with it, and is ours meanwhile. */
+static void get_data(struct q *q, uint16_t tag)
+{
+	q->thr->busy++;
+	if (!put_command(q, UBLK_U_IO_NEED_GET_DATA, AUX_GET_DATA, tag, 0, true))
+		q_thr_fail(q->thr, -EBUSY, "no room to get the data of a write");
+}
+
 static void perio_on_cqe(struct q_thr *t, const struct io_uring_cqe *cqe)
 {
 	struct q *q = &t->qs[ud_slot(cqe->user_data)];
 
 	if (__builtin_expect(cqe->res == UBLK_IO_RES_OK, 1)) {
+		/* aux: it was counted already */
+		t->busy += 1 - ud_aux(cqe->user_data);
 		q_deliver(q, ud_tag(cqe->user_data));
 		return;
 	}
-	/* the data of a write can be had now: the request comes again with it */
+	t->busy -= ud_aux(cqe->user_data);
 	if (cqe->res == UBLK_IO_RES_NEED_GET_DATA && q->mode->get_data) {
-		if (!put_command(q, UBLK_U_IO_NEED_GET_DATA, ud_tag(cqe->user_data), 0, true))
-			q_thr_fail(t, -EBUSY, "no room to get the data of a write");
+		get_data(q, ud_tag(cqe->user_data));
 		return;
 	}
-	t->live--;
-	/* ABORT: the device is going away. Anything else costs a tag for good, so all of it. */
+	/*
+	 * ABORT: the device is stopped, or taken from this server (QUIESCE_DEV). Whatever was to be
+	 * delivered to this ring has been: a tag whose result was given back after the driver looked
+	 * gets no ABORT of its own, so it is over when the requests in hand are done.
+	 */
+	t->live = 0;
+	/* anything else costs a tag for good, so all of it */
 	if (cqe->res != UBLK_IO_RES_ABORT)
 		q_thr_fail(t, cqe->res < 0 ? cqe->res : -EPROTO, "the driver refused a result");
 }
 
 static void perio_complete(struct q *q, uint16_t tag, int32_t res)
 {
-	if (__builtin_expect(!put_command(q, UBLK_U_IO_COMMIT_AND_FETCH_REQ, tag, res,
+	q->thr->busy--;
+	if (__builtin_expect(!put_command(q, UBLK_U_IO_COMMIT_AND_FETCH_REQ, 0, tag, res,
 					  q->mode->commit_addr),
 			     0))
 		q_thr_fail(q->thr, -EBUSY, "no room to give a result back");

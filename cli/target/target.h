@@ -35,6 +35,8 @@ struct tgt_ops {
 	size_t tag_size; /* bytes of private state per tag, zero at start */
 	/* In the foreground, before any fork, without side effects; completes cfg (size). */
 	int (*check)(struct dev_cfg *cfg, struct fail *f);
+	/* Is the backing of a record still that one, and as large? 0 or -errno with a text. */
+	int (*same)(const struct dev_cfg *cfg, struct fail *f);
 	/*
 	 * In the server, before SET_PARAMS; completes cfg with what was found (I/O mode, identity).
 	 * close() frees it; undo: the device never came to be, remove what open() made.

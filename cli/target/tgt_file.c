@@ -253,6 +253,7 @@ const struct tgt_ops tgt_file = {
 	.tag_size = sizeof(struct file_tag),
 	.fixed_bufs = true,
 	.check = file_check,
+	.same = file_same,
 	.open = file_open,
 	.close = file_close,
 	.params = file_params,

@@ -60,6 +60,13 @@ static int null_check(struct dev_cfg *cfg, struct fail *f)
 	return 0;
 }
 
+static int null_same(const struct dev_cfg *cfg, struct fail *f)
+{
+	(void)cfg;
+	(void)f;
+	return 0; /* nothing is behind it */
+}
+
 /* The pages of a request can only be filled by an operation: a read of /dev/zero. */
 static int null_open(struct dev_cfg *cfg, struct tgt_dev *ret, struct fail *f)
 {
@@ -195,6 +202,7 @@ const struct tgt_ops tgt_null = {
 	.options = null_options,
 	.tag_size = sizeof(struct null_tag),
 	.check = null_check,
+	.same = null_same,
 	.open = null_open,
 	.close = null_close,
 	.params = null_params,
