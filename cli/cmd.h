@@ -18,6 +18,8 @@ struct cmd_common {
 	bool help, verbose;
 };
 
+struct dev_view;
+
 struct cmd_args {
 	void *cfg; /* the command's configuration, options applied */
 	char **operands;
@@ -47,8 +49,8 @@ struct cmd {
 	int (*run)(const struct cmd_args *a, struct fail *f);
 };
 
-extern const struct cmd cmd_add, cmd_del, cmd_list, cmd_recover, cmd_quiesce, cmd_restart, cmd_feature,
-	cmd_help;
+extern const struct cmd cmd_add, cmd_del, cmd_list, cmd_recover, cmd_quiesce, cmd_restart, cmd_stop,
+	cmd_start, cmd_resize, cmd_feature, cmd_help;
 
 /* n-th command, NULL behind the last. */
 const struct cmd *cmd_at(unsigned int n);
@@ -73,6 +75,8 @@ int cmd_open_ctrl(struct ctrl *c, int timeout_ms, struct fail *f);
 int cmd_get_features(struct ctrl *c, uint64_t *ret, struct fail *f);
 /* FAIL_UNSUPPORTED that names the first of the wanted features that mask has not. */
 int cmd_need_features(uint64_t wanted, uint64_t mask, struct fail *f);
+/* dev_probe() with a text for every failure. */
+int cmd_probe(struct ctrl *c, int id, struct dev_view *ret, struct fail *f);
 /* Until the disk's node is there with that size in bytes; -ETIME. */
 int cmd_wait_node(int id, uint64_t size, unsigned int timeout_s, struct fail *f);
 /* The ids of all operands, each once, malloc()ed; one that is no id is wrong usage. */

@@ -85,6 +85,15 @@ int cmd_need_features(uint64_t wanted, uint64_t mask, struct fail *f)
 			(unsigned long long)mask);
 }
 
+int cmd_probe(struct ctrl *c, int id, struct dev_view *ret, struct fail *f)
+{
+	int r = dev_probe(c, id, ret);
+
+	if (r == -ENODEV)
+		return fail_set(f, ENODEV, "no device %d", id);
+	return r < 0 ? fail_errno(f, -r, "cannot look at device %d", id) : 0;
+}
+
 static bool node_is_right(int id, uint64_t size)
 {
 	char path[FS_PATH_MAX];

@@ -79,13 +79,20 @@ static int collect_ids(const struct cmd_args *a, int **ret_ids, size_t *ret_coun
 /* What to do about a device that nobody serves: the state alone does not say it. */
 static void hint_next(const struct dev_view *v)
 {
+	const bool again = v->has_record;
+
+	if (!v->state)
+		return;
 	/* with a server it is only on its way out */
-	if (v->state && !strcmp(v->state, "dead") && v->pid < 0)
-		msg_hint("device %d is DEAD: its server has gone; 'ublkctl del %d' removes it",
-			 v->id, v->id);
-	else if (v->state && (!strcmp(v->state, "quiesced") || !strcmp(v->state, "fail-io")))
-		msg_hint("device %d is without a server: I/O %s until one recovers it or 'ublkctl del %d' removes it",
-			 v->id, *v->state == 'q' ? "waits" : "fails", v->id);
+	if (!strcmp(v->state, "dead") && v->pid < 0 && v->has_record && v->rec.stopped)
+		msg_hint("device %d is stopped: 'ublkctl start %d' brings its disk back", v->id, v->id);
+	else if (!strcmp(v->state, "dead") && v->pid < 0)
+		msg_hint("device %d is DEAD: its server has gone; 'ublkctl del %d' removes it", v->id,
+			 v->id);
+	else if (!strcmp(v->state, "quiesced") || !strcmp(v->state, "fail-io"))
+		msg_hint("device %d is without a server, its I/O %s: 'ublkctl %s %d' %s", v->id,
+			 *v->state == 'q' ? "waits" : "fails", again ? "recover" : "del", v->id,
+			 again ? "gives it a new one" : "removes it");
 }
 
 /* Views of the ids; a device that went meanwhile is left out, one that was asked for is missed. */

@@ -80,10 +80,7 @@ static int prepare(const struct recover_cfg *cfg, int id, struct record *ret, st
 
 	if (r < 0)
 		return r;
-	r = dev_probe(&c, id, &v);
-	if (r < 0)
-		r = r == -ENODEV ? fail_set(f, ENODEV, "no device %d", id) :
-				   fail_errno(f, -r, "cannot look at device %d", id);
+	r = cmd_probe(&c, id, &v, f);
 	if (!r)
 		r = revive_load(&v, cfg->timeout_s, ret, f);
 	if (!r)

@@ -64,12 +64,9 @@ static int check_can(const struct dev_view *v, struct fail *f)
 
 static int look(struct ctrl *c, int id, struct dev_view *v, struct fail *f)
 {
-	int r = dev_probe(c, id, v);
+	int r = cmd_probe(c, id, v, f);
 
-	if (r < 0)
-		return r == -ENODEV ? fail_set(f, ENODEV, "no device %d", id) :
-				      fail_errno(f, -r, "cannot look at device %d", id);
-	return check_can(v, f);
+	return r < 0 ? r : check_can(v, f);
 }
 
 static int no_disk(int id, struct fail *f)

@@ -49,6 +49,8 @@ int dev_probe(struct ctrl *c, int id, struct dev_view *ret);
 int dev_disk_devt(int id, unsigned int *ret_major, unsigned int *ret_minor);
 bool dev_char_exists(int id);
 bool dev_disk_exists(int id);
+/* Of the disk alone: its sysfs entry or its node. */
+bool dev_disk_left(int id);
 /* What of the device is still there: its sysfs entries or one of its nodes. */
 bool dev_anything_left(int id);
 

@@ -84,13 +84,19 @@ static bool is_node(const char *path)
 	return lstat(path, &st) == 0 && (S_ISBLK(st.st_mode) || S_ISCHR(st.st_mode));
 }
 
+bool dev_disk_left(int id)
+{
+	char path[FS_PATH_MAX];
+
+	return dev_disk_exists(id) || is_node(fs_path(path, "/dev/ublkb%d", id));
+}
+
 bool dev_anything_left(int id)
 {
 	char path[FS_PATH_MAX];
 
-	return dev_char_exists(id) || dev_disk_exists(id) ||
-	       is_node(fs_path(path, "/dev/ublkc%d", id)) ||
-	       is_node(fs_path(path, "/dev/ublkb%d", id));
+	return dev_char_exists(id) || is_node(fs_path(path, "/dev/ublkc%d", id)) ||
+	       dev_disk_left(id);
 }
 
 int dev_parse_operand(const char *s, int *ret_id, struct fail *f)

@@ -3,9 +3,12 @@
  * File target, in the foreground: options and checks; nothing is changed.
  */
 #include <errno.h>
+#include <fcntl.h>
+#include <linux/fs.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/ioctl.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -172,3 +175,41 @@ int file_same(const struct dev_cfg *cfg, struct fail *f)
 	return r;
 }
 
+
+/* A regular file grows, a sparse end; a block device is as large as it is. */
+static int make_room(const struct dev_cfg *cfg, int fd, uint64_t need, struct fail *f)
+{
+	struct stat st;
+	uint64_t have;
+	int r;
+
+	if (fstat(fd, &st) < 0)
+		return fail_errno(f, errno, "cannot look at %s", cfg->file);
+	r = file_check_identity(cfg, &st, f);
+	if (r < 0)
+		return r;
+	have = (uint64_t)st.st_size;
+	if (S_ISBLK(st.st_mode) && ioctl(fd, BLKGETSIZE64, &have) < 0)
+		return fail_errno(f, errno, "cannot get the size of %s", cfg->file);
+	if (have >= need)
+		return 0;
+	if (S_ISBLK(st.st_mode) || cfg->read_only)
+		return fail_set(f, ENOSPC, "%s has %llu bytes: the device would need %llu", cfg->file,
+				(unsigned long long)have, (unsigned long long)need);
+	if (ftruncate(fd, (off_t)need) < 0)
+		return fail_errno(f, errno, "cannot make %s %llu bytes long", cfg->file,
+				  (unsigned long long)need);
+	return 0;
+}
+
+int file_resize(const struct dev_cfg *cfg, uint64_t size, struct fail *f)
+{
+	_cleanup_fd_ int fd = open(cfg->file, (cfg->read_only ? O_RDONLY : O_RDWR) | O_CLOEXEC);
+
+	if (fd < 0)
+		return fail_errno(f, errno, "cannot open %s", cfg->file);
+	if (size > POS_MAX - cfg->offset)
+		return fail_set(f, FAIL_USAGE, "SIZE: too large from offset %llu on",
+				(unsigned long long)cfg->offset);
+	return make_room(cfg, fd, cfg->offset + size, f);
+}

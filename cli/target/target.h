@@ -38,6 +38,11 @@ struct tgt_ops {
 	/* Is the backing of a record still that one, and as large? 0 or -errno with a text. */
 	int (*same)(const struct dev_cfg *cfg, struct fail *f);
 	/*
+	 * Makes the backing of a record's device large enough for size (bytes), or says why it is not;
+	 * in the foreground, while the server goes on. What is behind the end of the device stays.
+	 */
+	int (*resize)(const struct dev_cfg *cfg, uint64_t size, struct fail *f);
+	/*
 	 * In the server, before SET_PARAMS; completes cfg with what was found (I/O mode, identity).
 	 * close() frees it; undo: the device never came to be, remove what open() made.
 	 */

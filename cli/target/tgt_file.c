@@ -254,6 +254,7 @@ const struct tgt_ops tgt_file = {
 	.fixed_bufs = true,
 	.check = file_check,
 	.same = file_same,
+	.resize = file_resize,
 	.open = file_open,
 	.close = file_close,
 	.params = file_params,

@@ -42,6 +42,7 @@ void file_probe_fallocate(struct backing *b);
 
 int file_check(struct dev_cfg *cfg, struct fail *f);
 int file_same(const struct dev_cfg *cfg, struct fail *f);
+int file_resize(const struct dev_cfg *cfg, uint64_t size, struct fail *f);
 /* Opens cfg->file into b, claims a block device (O_EXCL); the caller closes what is open. */
 int file_open_backing(struct dev_cfg *cfg, struct backing *b, struct fail *f);
 /* Writers alone, readers together: a lock of the open file, dropped with the server. */

@@ -67,6 +67,14 @@ static int null_same(const struct dev_cfg *cfg, struct fail *f)
 	return 0; /* nothing is behind it */
 }
 
+static int null_resize(const struct dev_cfg *cfg, uint64_t size, struct fail *f)
+{
+	(void)cfg;
+	(void)size;
+	(void)f;
+	return 0;
+}
+
 /* The pages of a request can only be filled by an operation: a read of /dev/zero. */
 static int null_open(struct dev_cfg *cfg, struct tgt_dev *ret, struct fail *f)
 {
@@ -203,6 +211,7 @@ const struct tgt_ops tgt_null = {
 	.tag_size = sizeof(struct null_tag),
 	.check = null_check,
 	.same = null_same,
+	.resize = null_resize,
 	.open = null_open,
 	.close = null_close,
 	.params = null_params,

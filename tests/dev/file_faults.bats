@@ -33,6 +33,7 @@ teardown() {
 	if nothing_left 2>/dev/null; then return 0; fi
 	umount -A /mnt 2>/dev/null
 	ublkctl del --all --force >/dev/null 2>&1
+	dmsetup remove_all >/dev/null 2>&1
 	return 0
 }
 
@@ -181,8 +182,10 @@ dd_works() { # read|write DEVICE OFFSET BYTES
 	run dd of="$device" if=/dev/null bs=4k count=0 conv=notrunc,fsync status=none
 	[ "$status" -ne 0 ]
 	[[ $output == *"Input/output error"* ]]
-	# a discard is a hint: that flakey passes none on is no error
-	blkdiscard -o 0 -l 4096 "$device"
+	# flakey counts a discard among the writes
+	run blkdiscard -o 0 -l 4096 "$device"
+	[ "$status" -ne 0 ]
+	[[ $output == *"Input/output error"* ]]
 	dmsetup suspend flaky
 	dmsetup load flaky --table "$table"
 	dmsetup resume flaky

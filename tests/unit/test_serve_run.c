@@ -23,7 +23,7 @@
 
 #define READY "ns open add record params cpus cpus engine start info2 record"
 #define RUNNING READY " root"
-#define ENDED RUNNING " finish unlink cdev close"
+#define ENDED RUNNING " finish info2 unlink cdev close"
 
 static void start_ready(const struct dev_cfg *cfg, struct world_run *run, struct daemon_msg *m)
 {
@@ -196,7 +196,7 @@ static void test_lowered(void **state)
 	assert_true(rec.cfg.max_io == 65536);
 	close(dir);
 	world_end_device();
-	finish_clean(&run, "ns open add record params cpus engine start info2 record root finish "
+	finish_clean(&run, "ns open add record params cpus engine start info2 record root finish info2 "
 			   "unlink cdev close");
 }
 
@@ -235,12 +235,12 @@ static void test_tolerated(void **state)
 		const char *trace;
 	} cases[] = {
 		{ STEP_NAMESPACE, EPERM,
-		  "ns! open add record params cpus cpus engine start info2 record root finish "
+		  "ns! open add record params cpus cpus engine start info2 record root finish info2 "
 		  "unlink cdev close" },
-		{ STEP_ROOT, EPERM, READY " root! finish unlink cdev close" },
+		{ STEP_ROOT, EPERM, READY " root! finish info2 unlink cdev close" },
 		/* more CPUs than fit: the threads keep theirs */
 		{ UBLK_U_CMD_GET_QUEUE_AFFINITY, EINVAL,
-		  "ns open add record params cpus! cpus! engine start info2 record root finish "
+		  "ns open add record params cpus! cpus! engine start info2 record root finish info2 "
 		  "unlink cdev close" },
 	};
 	struct dev_cfg cfg = world_cfg();

@@ -172,7 +172,9 @@ static void serve_in_child(const struct dev_cfg *cfg, int report)
 	signal(SIGXFSZ, SIG_IGN);
 	world->server = getpid();
 	list_fds(before);
-	world->result = serve(cfg, report);
+	world->result = world->plan.how == SERVE_ADD ?
+				serve(cfg, report) :
+				serve_again(world->plan.known, world->plan.how, report);
 	closelog();
 	list_fds(after);
 	note_fds(before, after, report);
@@ -241,6 +243,12 @@ const char *world_read(int fd, const char *part)
 }
 
 void world_end_device(void)
+{
+	world->ended = true;
+	world_quiesce();
+}
+
+void world_quiesce(void)
 {
 	int fd = open(path_of("/done"), O_RDWR | O_NONBLOCK | O_CLOEXEC);
 
