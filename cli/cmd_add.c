@@ -147,11 +147,15 @@ static const struct opt add_options[] = {
 	  .arg = "HOW",
 	  .word = cfg_recovery_name,
 	  .offset = DEV(recovery_word),
-	  .help = "when the server dies: off, queue, reissue or fail-io (default: off)" },
+	  .help = "if the server dies: off (default), queue, reissue or fail-io" },
 	{ .name = "no-partscan",
 	  .type = OPT_FLAG,
 	  .offset = DEV(no_partscan),
 	  .help = "no partition scan at start (Linux 7.0)" },
+	{ .name = "unprivileged",
+	  .type = OPT_FLAG,
+	  .offset = DEV(unprivileged),
+	  .help = "make a device of the calling user, who is not root" },
 	{ .name = "mlock",
 	  .type = OPT_FLAG,
 	  .offset = DEV(mlock),
@@ -211,7 +215,7 @@ static unsigned int tags_per_thread(const struct dev_cfg *d)
  */
 static void choose_best(struct dev_cfg *d, const struct tgt_ops *tgt, uint64_t mask)
 {
-	if (!d->mode_word || strcmp(d->mode_word, BEST) || !tgt->fixed_bufs ||
+	if (!d->mode_word || strcmp(d->mode_word, BEST) || !tgt->fixed_bufs || d->unprivileged ||
 	    tags_per_thread(d) > BUF_SLOTS_MAX)
 		return;
 	if (mask & UBLK_F_AUTO_BUF_REG)
@@ -262,6 +266,26 @@ static int check_cfg(const struct dev_cfg *d, struct fail *f)
 	if (d->max_io % 4096)
 		return fail_set(f, FAIL_USAGE, "--max-io: %llu is not a multiple of 4096",
 				(unsigned long long)d->max_io);
+	return 0;
+}
+
+/* What the driver would refuse, or drop without a word. */
+static int check_unprivileged(const struct dev_cfg *d, struct fail *f)
+{
+	const struct iobuf_mode *mode = iobuf_mode(d->mode);
+
+	if (!d->unprivileged)
+		return 0;
+	if (geteuid() == 0)
+		return fail_set(f, FAIL_USAGE, "--unprivileged: only for users other than root");
+	if (mode->request_buf || !mode->commit_addr)
+		return fail_set(f, FAIL_USAGE,
+				"--data-mode %s: not with --unprivileged, whose server the driver does not trust with kernel memory (copy and get-data can be had)",
+				mode->name);
+	if (d->recovery != RECOVERY_OFF)
+		return fail_set(f, FAIL_USAGE,
+				"--recovery %s: not with --unprivileged, the driver does not let I/O wait for such a server",
+				cfg_recovery_name(d->recovery));
 	return 0;
 }
 
@@ -381,6 +405,8 @@ static int add_run(const struct cmd_args *a, struct fail *f)
 		r = choose_mode(cfg, f);
 	if (!r)
 		r = check_cfg(&cfg->dev, f);
+	if (!r)
+		r = check_unprivileged(&cfg->dev, f);
 	if (!r)
 		r = tgt->check(&cfg->dev, f);
 	if (r == -EBUSY)
