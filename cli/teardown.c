@@ -13,6 +13,7 @@
 #include "util/fs.h"
 
 #define POLL_MS 10
+#define SAFE_STOP_MS 3000 /* then it is looked whether there is a server at all */
 #define USER_POLL_MS 100 /* looking for users reads all of /proc */
 /* Devices that are stopped at a time: most of a stop is waiting for the kernel. */
 #define AT_ONCE 16
@@ -32,12 +33,36 @@ struct target_dev {
 
 /* ---- in the helper process: calls that may hang with the server -------------------------- */
 
+static bool is_served(struct ctrl *c, uint32_t id)
+{
+	struct ublksrv_ctrl_dev_info info;
+
+	return ctrl_get_dev_info(c, id, &info) == 0 && info.state == UBLK_S_DEV_LIVE;
+}
+
+/*
+ * The safe stop waits for a lock that whoever opens the disk has, or the driver's own look for
+ * partitions, also while its I/O waits for a server. Without one there is none to lose: the other stop
+ * makes that I/O fail and goes through.
+ */
+static int safe_stop(struct ctrl *c, uint32_t id)
+{
+	const int whole_ms = c->timeout_ms;
+	int r = -ETIME;
+
+	c->timeout_ms = SAFE_STOP_MS;
+	while (r == -ETIME && is_served(c, id))
+		r = ctrl_try_stop_dev(c, id);
+	c->timeout_ms = whole_ms;
+	return r == -ETIME ? ctrl_stop_dev(c, id) : r;
+}
+
 static int stop_disk(struct ctrl *c, const struct target_dev *t)
 {
 	uint32_t id = (uint32_t)t->view.id;
 	int r;
 
-	r = t->how->force || !t->safe_stop ? ctrl_stop_dev(c, id) : ctrl_try_stop_dev(c, id);
+	r = t->how->force || !t->safe_stop ? ctrl_stop_dev(c, id) : safe_stop(c, id);
 	return r == -ENODEV ? 0 : r; /* no disk: nothing to stop */
 }
 
