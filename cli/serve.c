@@ -109,13 +109,16 @@ static bool is_wanted(struct server *s)
 	struct record rec;
 	int r;
 
+	if (s->companion.busy)
+		return false;
 	s->ctrl.timeout_ms = LOOK_TIMEOUT_MS;
 	r = ctrl_get_dev_info(&s->ctrl, (uint32_t)s->cfg.id, &info);
-	if (r == -ENODEV || (!r && info.ublksrv_flags != s->rec.cookie))
+	/* ENOENT: its node, by which a user would show that he may ask, has gone already */
+	if (r == -ENODEV || r == -ENOENT || (!r && info.ublksrv_flags != s->rec.cookie))
 		return false;
 	if (r < 0 || info.state != UBLK_S_DEV_DEAD)
 		return true;
-	return !s->companion.busy && rec_read(s->rec_dir, s->cfg.id, &rec) == 0 &&
+	return rec_read(s->rec_dir, s->cfg.id, &rec) == 0 &&
 	       rec.cookie == s->rec.cookie && rec.stopped;
 }
 

@@ -156,11 +156,14 @@ int ctrl_get_dev_info(struct ctrl *c, uint32_t id, struct ublksrv_ctrl_dev_info 
 			.len = sizeof(info),
 		},
 	};
-	int r = submit_path(c, &cmd);
+	int r = submit_path(c, &cmd), again;
 
-	/* where the node is missing (no devtmpfs), the command without a path still works */
-	if (r < 0 && r != -ENODEV && r != -ETIME)
-		r = submit(c, UBLK_U_CMD_GET_DEV_INFO, id, &info, sizeof(info), 0);
+	/* where the node is missing (no devtmpfs), the command without a path works for root */
+	if (r < 0 && r != -ENODEV && r != -ETIME) {
+		again = submit(c, UBLK_U_CMD_GET_DEV_INFO, id, &info, sizeof(info), 0);
+		if (again >= 0 || again == -ENODEV)
+			r = again;
+	}
 	if (r < 0)
 		return r;
 	*ret = info;
