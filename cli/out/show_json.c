@@ -37,7 +37,7 @@ static struct json_object *mask(uint64_t m)
 {
 	char text[24];
 
-	snprintf(text, sizeof(text), "%#" PRIx64, m);
+	snprintf(text, sizeof(text), "0x%" PRIx64, m);
 	return json_object_new_string(text);
 }
 
