@@ -3,8 +3,10 @@
  * quiesce: takes a device from its server, its I/O waits. restart: hands it to a new server.
  */
 #include <errno.h>
+#include <signal.h>
 #include <stdio.h>
-#include <string.h>
+#include <sys/syscall.h>
+#include <unistd.h>
 
 #include "abi/feature.h"
 #include "cmd.h"
@@ -69,9 +71,39 @@ static int look(struct ctrl *c, int id, struct dev_view *v, struct fail *f)
 	return r < 0 ? r : check_can(v, f);
 }
 
-static int no_disk(int id, struct fail *f)
+static int still_busy(const struct dev_view *v, unsigned int timeout_s, struct fail *f)
 {
-	return fail_set(f, EINVAL, "device %d has no disk: nothing to quiesce", id);
+	return fail_set(f, ETIME,
+			"device %d: its server (process %d) still has requests after %u s; new ones wait until 'ublkctl quiesce %d' succeeds, or the server is killed and 'ublkctl recover %d' follows",
+			v->id, (int)v->pid, timeout_s, v->id, v->id);
+}
+
+/* Per-I/O path: the driver takes the idle tags away, the server goes when its requests are done. */
+static int ask_driver(struct ctrl *c, const struct dev_view *v, unsigned int timeout_s,
+		      struct fail *f)
+{
+	int r;
+
+	c->timeout_ms = (int)timeout_s * 1000 + ANSWER_MS;
+	r = ctrl_quiesce_dev(c, (uint32_t)v->id, timeout_s * 1000);
+	if (r == -EBUSY || r == -ETIME)
+		return still_busy(v, timeout_s, f);
+	return r < 0 && r != -ENODEV ? fail_errno(f, -r, "cannot quiesce device %d", v->id) : 0;
+}
+
+/* Batch path: the server does it, hold.h says why. */
+static int ask_server(const struct dev_view *v, struct fail *f)
+{
+	int pidfd = (int)syscall(SYS_pidfd_open, v->rec.pid, 0);
+	int r = 0;
+
+	/* the process of the record still, now that it is held */
+	if (pidfd >= 0 && rec_server_alive(&v->rec) &&
+	    syscall(SYS_pidfd_send_signal, pidfd, SERVE_SIG_LEAVE, NULL, 0) < 0)
+		r = fail_errno(f, errno, "cannot signal the server of device %d", v->id);
+	if (pidfd >= 0)
+		close(pidfd);
+	return r;
 }
 
 /* The device without its server: state quiesced, or fail-io where it was added so. */
@@ -81,18 +113,12 @@ static int quiesce(struct ctrl *c, struct dev_view *v, unsigned int timeout_s, s
 	int r;
 
 	if (!v->has_disk)
-		return no_disk(v->id, f);
-	c->timeout_ms = (int)timeout_s * 1000 + ANSWER_MS;
-	r = ctrl_quiesce_dev(c, (uint32_t)v->id, timeout_s * 1000);
-	if (r == -EBUSY || r == -ETIME)
-		return fail_set(f, ETIME,
-				"device %d: its server (process %d) still has requests after %u s; new ones wait until 'ublkctl quiesce %d' succeeds, or the server is killed and 'ublkctl recover %d' follows",
-				v->id, (int)v->pid, timeout_s, v->id, v->id);
-	if (r == -ENODEV)
-		return no_disk(v->id, f);
-	if (r < 0)
-		return fail_errno(f, -r, "cannot quiesce device %d", v->id);
-	return revive_wait(c, v, deadline, f);
+		return fail_set(f, EINVAL, "device %d has no disk: nothing to quiesce", v->id);
+	r = v->batch == 1 && v->has_record && v->pid == v->rec.pid ? ask_server(v, f) :
+								      ask_driver(c, v, timeout_s, f);
+	if (!r)
+		r = revive_wait(c, v, deadline, f);
+	return r == -ETIME ? still_busy(v, timeout_s, f) : r;
 }
 
 static int quiesce_one(int id, const void *arg, struct fail *f)

@@ -36,6 +36,8 @@ void msg_set_command(const char *name);
 /* From here on to syslog as ublkctl[ID]; the socket is opened now. */
 void msg_to_syslog(int dev_id);
 void msg_set_verbose(bool on);
+/* A process that crashes says so in a last line, where its messages go, and then dies as ever. */
+void msg_on_crash(void);
 
 void msg_error(const char *fmt, ...) __attribute__((format(printf, 1, 2)));
 void msg_warn(const char *fmt, ...) __attribute__((format(printf, 1, 2)));

@@ -11,10 +11,12 @@
 
 #include "daemon.h"
 #include "isolate.h"
+#include "protect.h"
 #include "serve_int.h"
 #include "util/cleanup.h"
 #include "util/fs.h"
 
+#define FILES_BESIDE 32 /* open files of a server beside its threads' rings */
 #define UNDO_TIMEOUT_MS 10000 /* for each command while undoing */
 #define LOOK_TIMEOUT_MS 2000  /* for a look at the device at the end */
 
@@ -56,11 +58,23 @@ static void undo(struct server *s)
 
 /* ---- running ---------------------------------------------------------------------------- */
 
+static void leave(struct server *s)
+{
+	int r = s->cfg.batch ? eng_leave(s->eng) : -EOPNOTSUPP;
+
+	if (r < 0)
+		msg_error("device %d: cannot let go of it: %s", s->cfg.id, strerror(-r));
+}
+
 static void on_signal(struct server *s)
 {
 	struct signalfd_siginfo si;
 
-	if (read(s->sig_fd, &si, sizeof(si)) == (ssize_t)sizeof(si)) {
+	if (read(s->sig_fd, &si, sizeof(si)) != (ssize_t)sizeof(si))
+		return;
+	if (si.ssi_signo == SERVE_SIG_LEAVE) {
+		leave(s);
+	} else {
 		msg_hint("device %d: ending on signal %u", s->cfg.id, si.ssi_signo);
 		s->undo = si.ssi_signo == SERVE_SIG_UNDO;
 		if (companion_delete(&s->companion, (uint32_t)s->cfg.id) < 0)
@@ -173,8 +187,13 @@ static int prepare_process(struct server *s, struct fail *f)
 	sigaddset(&set, SIGINT);
 	sigaddset(&set, SIGHUP);
 	sigaddset(&set, SERVE_SIG_UNDO);
+	sigaddset(&set, SERVE_SIG_LEAVE);
 	sigprocmask(SIG_BLOCK, &set, NULL);
 	signal(SIGPIPE, SIG_IGN);
+	msg_on_crash();
+	r = protect_process(s->cfg.threads + FILES_BESIDE, f);
+	if (r < 0)
+		return r;
 	/* before any thread, any device and any descriptor that it must not hold */
 	r = companion_start(&s->companion);
 	if (r < 0)

@@ -15,6 +15,7 @@
 #include "abi/feature.h"
 #include "dev/affinity.h"
 #include "engine/iobuf.h"
+#include "protect.h"
 #include "serve_int.h"
 #include "util/cleanup.h"
 #include "util/fs.h"
@@ -264,6 +265,7 @@ static int step_engine(struct server *s, struct fail *f)
 		.depth = s->cfg.depth,
 		.threads = s->cfg.threads,
 		.max_io = s->cfg.max_io,
+		.lock_bufs = s->cfg.mlock,
 		.batch = s->cfg.batch,
 		.mode = s->cfg.mode,
 		.tgt = s->tgt,
@@ -279,6 +281,8 @@ static int step_engine(struct server *s, struct fail *f)
 		msg_to_syslog(s->cfg.id);
 	if (!sets)
 		return fail_errno(f, ENOMEM, "cannot start the I/O engine");
+	if (protect_memory() < 0)
+		msg_debug("the server's memory is not locked");
 	memcpy(&ec.fds[1], s->dev.fds, s->dev.nr_fds * sizeof(ec.fds[0]));
 	r = get_affinity(s, sets, f);
 	if (!r)

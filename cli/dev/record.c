@@ -41,6 +41,7 @@ static const struct field {
 	{ "offset", F_U64, offsetof(struct record, cfg.offset), 0, INT64_MAX, true },
 	{ "no_discard", F_BOOL, offsetof(struct record, cfg.no_discard), 0, 1, true },
 	{ "force", F_BOOL, offsetof(struct record, cfg.force), 0, 1, true },
+	{ "mlock", F_BOOL, offsetof(struct record, cfg.mlock), 0, 1, true },
 	{ "stopped", F_BOOL, offsetof(struct record, stopped), 0, 1, true },
 	{ "backing_dev", F_U64, offsetof(struct record, cfg.file_dev), 0, UINT64_MAX, true },
 	{ "backing_ino", F_U64, offsetof(struct record, cfg.file_ino), 0, UINT64_MAX, true },

@@ -286,7 +286,8 @@ static void fetch_done(struct q *q, const struct io_uring_cqe *cqe)
 	if (cqe->flags & IORING_CQE_F_MORE)
 		return;
 	b->fetching = false;
-	q->thr->live--;
+	if (q->thr->live) /* 0: the thread is leaving anyway */
+		q->thr->live--;
 	if (cqe->res == UBLK_IO_RES_ABORT)
 		b->aborted = true;
 	else if (cqe->res == -ENOBUFS || cqe->res >= 0)

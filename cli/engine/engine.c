@@ -9,6 +9,7 @@
 #include <unistd.h>
 
 #include "engine/engine_int.h"
+#include "engine/hold.h"
 #include "engine/iobuf.h"
 #include "target/target.h"
 #include "util/num.h"
@@ -61,11 +62,12 @@ static size_t desc_map_len(unsigned int depth)
 }
 
 /* Descriptors of a queue; the driver spaces the queues as if each had the largest depth. */
-static int hw_map(struct eng *e, struct q_hw *hw)
+static int hw_map(struct eng *e, struct q_hw *hw, struct fail *f)
 {
 	const struct iobuf_mode *mode = iobuf_mode(e->cfg.mode);
 	off_t off = UBLKSRV_CMD_BUF_OFFSET + hw->id * (off_t)desc_map_len(UBLK_MAX_QUEUE_DEPTH);
 	void *p;
+	int r;
 
 	hw->desc_len = desc_map_len(e->cfg.depth);
 	p = mmap(NULL, hw->desc_len, PROT_READ, MAP_SHARED | MAP_POPULATE, e->cfg.fds[Q_FILE_CDEV],
@@ -74,9 +76,13 @@ static int hw_map(struct eng *e, struct q_hw *hw)
 		return -errno;
 	hw->desc = p;
 	if (mode->server_buf) {
-		hw->buf = iobuf_alloc(e->cfg.depth, e->cfg.max_io);
-		if (!hw->buf)
-			return -ENOMEM;
+		r = iobuf_alloc(e->cfg.depth, e->cfg.max_io, e->cfg.lock_bufs, &p);
+		if (r < 0 && e->cfg.lock_bufs)
+			return fail_errno(f, -r, "cannot lock %zu MiB of I/O buffers per queue",
+					  e->cfg.depth * e->cfg.max_io >> 20);
+		if (r < 0)
+			return r;
+		hw->buf = p;
 	}
 	if (e->cfg.tgt->tag_size) {
 		hw->tag_priv = calloc(e->cfg.depth, e->cfg.tgt->tag_size);
@@ -140,22 +146,23 @@ static int thr_add_queues(struct eng *e, struct q_thr *t)
 	return 0;
 }
 
-static int eng_build(struct eng *e)
+static int eng_build(struct eng *e, struct fail *f)
 {
 	int r;
 
 	e->hw = calloc(e->cfg.queues, sizeof(*e->hw));
 	e->thr = calloc(e->cfg.threads, sizeof(*e->thr));
 	e->stop_fd = eventfd(0, EFD_CLOEXEC);
+	e->leave_fd = eventfd(0, EFD_CLOEXEC);
 	e->done_fd = eventfd(0, EFD_CLOEXEC);
 	if (!e->hw || !e->thr)
 		return -ENOMEM;
-	if (e->stop_fd < 0 || e->done_fd < 0)
+	if (e->stop_fd < 0 || e->leave_fd < 0 || e->done_fd < 0)
 		return -errno;
 	for (unsigned int i = 0; i < e->cfg.queues; i++) {
 		e->hw[i].id = (uint16_t)i;
 		e->hw[i].cpus = e->cfg.affinity[i];
-		r = hw_map(e, &e->hw[i]);
+		r = hw_map(e, &e->hw[i], f);
 		if (r < 0)
 			return r;
 	}
@@ -238,15 +245,16 @@ static int wait_started(struct eng *e)
 int eng_start(const struct eng_cfg *cfg, struct eng **ret, struct fail *f)
 {
 	struct eng *e = calloc(1, sizeof(*e));
+	struct fail why = { 0 };
 	int r;
 
 	if (!e)
 		return fail_errno(f, ENOMEM, "cannot start the I/O engine");
 	e->cfg = *cfg;
-	e->stop_fd = e->done_fd = -1;
+	e->stop_fd = e->leave_fd = e->done_fd = -1;
 	pthread_mutex_init(&e->lock, NULL);
 	pthread_cond_init(&e->cond, NULL);
-	r = eng_build(e);
+	r = eng_build(e, &why);
 	e->cfg.affinity = NULL;
 	f->err = 0;
 	if (!r) {
@@ -258,6 +266,8 @@ int eng_start(const struct eng_cfg *cfg, struct eng **ret, struct fail *f)
 		return 0;
 	}
 	eng_finish(e, f);
+	if (!f->err && why.err)
+		*f = why;
 	return f->err ? -f->err : fail_errno(f, -r, "cannot start the I/O engine");
 }
 
@@ -270,6 +280,15 @@ void eng_stop(struct eng *e)
 {
 	if (e->stop_fd >= 0)
 		eventfd_write(e->stop_fd, 1);
+}
+
+int eng_leave(struct eng *e)
+{
+	int r = hold_requests(e->cfg.fds[Q_FILE_CDEV]);
+
+	/* behind what the driver has passed on: a ring hands completions out in their order */
+	eventfd_write(e->leave_fd, 1);
+	return r;
 }
 
 void eng_finish(struct eng *e, struct fail *f)
@@ -289,6 +308,8 @@ void eng_finish(struct eng *e, struct fail *f)
 	free(e->hw);
 	if (e->stop_fd >= 0)
 		close(e->stop_fd);
+	if (e->leave_fd >= 0)
+		close(e->leave_fd);
 	if (e->done_fd >= 0)
 		close(e->done_fd);
 	pthread_cond_destroy(&e->cond);

@@ -194,17 +194,39 @@ const char *iobuf_mode_name(unsigned int n)
 	return n < ARRAY_SIZE(modes) ? modes[n].name : NULL;
 }
 
-void *iobuf_alloc(unsigned int depth, size_t size)
+/* All there before the first request, and to stay. */
+static int lock_now(void *p, size_t len)
 {
-	size_t len = depth * size;
-	void *p = mmap(NULL, len, PROT_READ | PROT_WRITE,
-		       MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+	if (mprotect(p, len, PROT_READ | PROT_WRITE) < 0 || mlock(p, len) < 0)
+		return -errno;
+	return 0;
+}
 
-	if (p == MAP_FAILED)
-		return NULL;
+/* Only reserved: what a process locks of its memory (mlockall) must not make it used. */
+static int only_reserve(void *p, size_t len)
+{
+	if (munlock(p, len) < 0 || mprotect(p, len, PROT_READ | PROT_WRITE) < 0)
+		return -errno;
 	/* a huge page per touched 4 KiB would make a reserved buffer a used one */
 	madvise(p, len, MADV_NOHUGEPAGE);
-	return p;
+	return 0;
+}
+
+int iobuf_alloc(unsigned int depth, size_t size, bool lock, void **ret)
+{
+	size_t len = depth * size;
+	void *p = mmap(NULL, len, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+	int r;
+
+	if (p == MAP_FAILED)
+		return -errno;
+	r = lock ? lock_now(p, len) : only_reserve(p, len);
+	if (r < 0) {
+		munmap(p, len);
+		return r;
+	}
+	*ret = p;
+	return 0;
 }
 
 void iobuf_free(void *buf, unsigned int depth, size_t size)

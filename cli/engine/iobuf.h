@@ -41,10 +41,10 @@ const struct iobuf_mode *iobuf_mode(enum data_mode mode);
 const char *iobuf_mode_name(unsigned int n);
 
 /*
- * Buffers of one queue: depth × size bytes, reserved and zero, no page touched until it is
- * used. NULL without memory. iobuf_free() gives them back.
+ * Buffers of one queue: depth × size bytes of zeros. Reserved only, no page touched until it is
+ * used, or all there and locked. 0 or -errno. iobuf_free() gives them back.
  */
-void *iobuf_alloc(unsigned int depth, size_t size);
+int iobuf_alloc(unsigned int depth, size_t size, bool lock, void **ret);
 void iobuf_free(void *buf, unsigned int depth, size_t size);
 
 #endif

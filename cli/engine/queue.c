@@ -52,9 +52,9 @@ static int ring_create(struct q_thr *t)
 	};
 
 	t->be->need(t, &sq, &cq);
-	/* one for the stop poll, and room for the entries of target and data mode */
-	sq += 1 + (tags < RING_TARGET_MAX ? tags : RING_TARGET_MAX);
-	cq = 2 * cq + 1 > sq ? 2 * cq + 1 : sq;
+	/* two for the polls, and room for the entries of target and data mode */
+	sq += 2 + (tags < RING_TARGET_MAX ? tags : RING_TARGET_MAX);
+	cq = 2 * cq + 2 > sq ? 2 * cq + 2 : sq;
 	p.cq_entries = ring_size(cq, RING_CQ_MAX);
 	return io_uring_queue_init_params(ring_size(sq, RING_SQ_MAX), &t->ring, &p);
 }
@@ -79,15 +79,15 @@ static int ring_init(struct q_thr *t)
 	return 0;
 }
 
-/* The stop descriptor becomes readable when the server wants its threads back. */
-static int arm_stop_poll(struct q_thr *t)
+/* The descriptors become readable when the server wants its threads back. */
+static int arm_poll(struct q_thr *t, int fd, enum ud_kind kind)
 {
 	struct io_uring_sqe *sqe = q_sqe(t);
 
 	if (!sqe)
 		return -EBUSY;
-	io_uring_prep_poll_add(sqe, t->eng->stop_fd, POLLIN);
-	sqe->user_data = ud_pack(UD_STOP, 0, 0, 0);
+	io_uring_prep_poll_add(sqe, fd, POLLIN);
+	sqe->user_data = ud_pack(kind, 0, 0, 0);
 	return 0;
 }
 
@@ -122,6 +122,9 @@ static void dispatch(struct q_thr *t, const struct io_uring_cqe *cqe)
 		return;
 	case UD_STOP:
 		t->stop = true;
+		return;
+	case UD_LEAVE:
+		t->live = 0;
 		return;
 	case UD_IGNORE:
 		return;
@@ -173,7 +176,9 @@ void q_thr_run(struct q_thr *t)
 	}
 	r = t->be->init(t);
 	if (!r)
-		r = arm_stop_poll(t);
+		r = arm_poll(t, t->eng->stop_fd, UD_STOP);
+	if (!r)
+		r = arm_poll(t, t->eng->leave_fd, UD_LEAVE);
 	if (!r)
 		r = t->be->prepare(t);
 	if (r < 0)
