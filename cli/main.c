@@ -14,8 +14,8 @@
 #include "util/cleanup.h"
 
 static const struct cmd *const commands[] = {
-	&cmd_add,	   &cmd_del,	 &cmd_list, &cmd_show,	&cmd_recover,
-	&cmd_restart,	   &cmd_quiesce, &cmd_stop, &cmd_start, &cmd_resize,
+	&cmd_add,	   &cmd_del,	 &cmd_list,  &cmd_recover, &cmd_restart,
+	&cmd_quiesce,	   &cmd_stop,	 &cmd_start, &cmd_resize,  &cmd_show,
 	&cmd_set_affinity, &cmd_feature, &cmd_help,
 };
 
