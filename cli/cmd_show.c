@@ -226,9 +226,9 @@ static int show(struct ctrl *c, const struct dev_view *v, const struct out_opts 
 	look(x, has_ctrl, ok);
 	if (ok[FIND_PARAMS])
 		s.params = &x->params;
-	/* only root sees what all others have open */
+	/* only root sees what all others have open, and a disk on its way out has no number to look for */
 	s.holder = ok[FIND_USER] && x->has_user ? x->user : NULL;
-	s.has_holder = s.holder || (ok[FIND_USER] && geteuid() == 0);
+	s.has_holder = s.holder || (ok[FIND_USER] && v->has_disk && geteuid() == 0);
 	s.log = ok[FIND_LOG] ? &x->log : NULL;
 	if (find_server(v, &proc)) {
 		s.server = &proc;

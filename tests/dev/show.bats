@@ -236,7 +236,8 @@ in_time() { # MS COMMAND...
 	run ublkctl del --force --timeout 1 0
 	[ "$status" -eq 7 ]
 	in_time 6000 shows 0 ".parameters == null and .server.process_state == \"T\" and .state != null and
-		.holders == [\"open by process $reader (dd)\"] and .queue_map[0].cpus != null"
+		.queue_map[0].cpus != null and
+		(.holders == [\"open by process $reader (dd)\"] or (.holders == null and .device == null))"
 	in_time 6000 ublkctl show 0 >/dev/null
 	in_time 6000 ublkctl set-affinity 0 0=0
 	[ "$(cpus_of 0 0)" = 0 ]
