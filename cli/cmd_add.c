@@ -154,11 +154,15 @@ static const struct opt add_options[] = {
 	  .arg = "HOW",
 	  .word = cfg_recovery_name,
 	  .offset = DEV(recovery_word),
-	  .help = "when the server dies: off, queue, reissue or fail-io (default: off)" },
+	  .help = "if the server dies: off (default), queue, reissue or fail-io" },
 	{ .name = "no-partscan",
 	  .type = OPT_FLAG,
 	  .offset = DEV(no_partscan),
 	  .help = "no partition scan at start (Linux 7.0)" },
+	{ .name = "unprivileged",
+	  .type = OPT_FLAG,
+	  .offset = DEV(unprivileged),
+	  .help = "make a device of the calling user, who is not root" },
 	{ .name = "mlock",
 	  .type = OPT_FLAG,
 	  .offset = DEV(mlock),
@@ -218,7 +222,7 @@ static unsigned int tags_per_thread(const struct dev_cfg *d)
  */
 static void choose_best(struct dev_cfg *d, const struct tgt_ops *tgt, uint64_t mask)
 {
-	if (!d->mode_word || strcmp(d->mode_word, BEST) || !tgt->fixed_bufs ||
+	if (!d->mode_word || strcmp(d->mode_word, BEST) || !tgt->fixed_bufs || d->unprivileged ||
 	    tags_per_thread(d) > BUF_SLOTS_MAX)
 		return;
 	if (mask & UBLK_F_AUTO_BUF_REG)
@@ -290,6 +294,26 @@ static int tidy_affinity(struct dev_cfg *d, struct fail *f)
 	if (aff_format(sets, d->queues, text) < 0)
 		return fail_set(f, FAIL_USAGE, "--affinity: too long");
 	d->affinity = text;
+	return 0;
+}
+
+/* What the driver would refuse, or drop without a word. */
+static int check_unprivileged(const struct dev_cfg *d, struct fail *f)
+{
+	const struct iobuf_mode *mode = iobuf_mode(d->mode);
+
+	if (!d->unprivileged)
+		return 0;
+	if (geteuid() == 0)
+		return fail_set(f, FAIL_USAGE, "--unprivileged: only for users other than root");
+	if (mode->request_buf || !mode->commit_addr)
+		return fail_set(f, FAIL_USAGE,
+				"--data-mode %s: not with --unprivileged, whose server the driver does not trust with kernel memory (copy and get-data can be had)",
+				mode->name);
+	if (d->recovery != RECOVERY_OFF)
+		return fail_set(f, FAIL_USAGE,
+				"--recovery %s: not with --unprivileged, the driver does not let I/O wait for such a server",
+				cfg_recovery_name(d->recovery));
 	return 0;
 }
 
@@ -410,6 +434,8 @@ static int add_run(const struct cmd_args *a, struct fail *f)
 		r = choose_mode(cfg, f);
 	if (!r)
 		r = check_cfg(&cfg->dev, f);
+	if (!r)
+		r = check_unprivileged(&cfg->dev, f);
 	if (!r)
 		r = tidy_affinity(&cfg->dev, f);
 	if (!r)

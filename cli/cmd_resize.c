@@ -103,6 +103,7 @@ static int resize(struct ctrl *c, const struct resize_cfg *cfg, int id, uint64_t
 		r = tgt_find(rec.cfg.target)->resize(&rec.cfg, size, f);
 	if (r < 0)
 		return r;
+	c->unprivileged = v.flags & UBLK_F_UNPRIVILEGED_DEV;
 	r = ctrl_update_size(c, (uint32_t)id, size);
 	if (r < 0)
 		return fail_errno(f, -r, "cannot resize device %d", id);

@@ -8,7 +8,6 @@
 #include "daemon.h"
 #include "engine/iobuf.h"
 #include "target/target.h"
-#include "util/cleanup.h"
 #include "util/fs.h"
 
 /* on top of the deadline: a server that failed in time still closes what it opened */
@@ -16,8 +15,7 @@
 
 static int read_record(const struct dev_view *v, struct record *ret, struct fail *f)
 {
-	_cleanup_fd_ int dir = rec_open_dir(false);
-	int r = dir < 0 ? dir : rec_read(dir, v->id, ret);
+	int r = rec_load(v->id, ret);
 
 	if (r == -ENOENT)
 		return fail_set(f, EINVAL, "device %d has no record: it is another tool's", v->id);

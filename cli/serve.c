@@ -195,7 +195,7 @@ static int prepare_process(struct server *s, struct fail *f)
 	if (r < 0)
 		return r;
 	/* before any thread, any device and any descriptor that it must not hold */
-	r = companion_start(&s->companion);
+	r = companion_start(&s->companion, s->cfg.unprivileged);
 	if (r < 0)
 		return fail_errno(f, -r, "cannot fork the companion process");
 	s->sig_fd = signalfd(-1, &set, SFD_CLOEXEC);
@@ -214,6 +214,7 @@ static int prepare_process(struct server *s, struct fail *f)
 	if (r < 0)
 		msg_debug("no mount namespace of its own: %s", strerror(-r));
 	r = ctrl_open(&s->ctrl, 1, &stage);
+	s->ctrl.unprivileged = s->cfg.unprivileged;
 	return r < 0 ? fail_errno(f, -r, "cannot open the control device (%s)", stage) : 0;
 }
 

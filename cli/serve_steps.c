@@ -38,6 +38,8 @@ uint64_t serve_wanted_flags(const struct dev_cfg *cfg)
 		flags |= UBLK_F_NO_AUTO_PART_SCAN;
 	if (cfg->quiesce)
 		flags |= UBLK_F_QUIESCE;
+	if (cfg->unprivileged)
+		flags |= UBLK_F_UNPRIVILEGED_DEV;
 	return flags;
 }
 

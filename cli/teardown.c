@@ -41,13 +41,15 @@ static int stop_disk(struct ctrl *c, const struct target_dev *t)
 	return r == -ENODEV ? 0 : r; /* no disk: nothing to stop */
 }
 
-/* Ids are used again: is it still the device that was looked at? */
-static bool is_other(struct ctrl *c, const struct target_dev *t)
+/* Ids are used again: is it still the device that was looked at? 0, -ESTALE, or the driver's no. */
+static int is_same(struct ctrl *c, const struct target_dev *t)
 {
 	struct ublksrv_ctrl_dev_info info;
+	int r = ctrl_get_dev_info(c, (uint32_t)t->view.id, &info);
 
-	return ctrl_get_dev_info(c, (uint32_t)t->view.id, &info) < 0 ||
-	       info.ublksrv_flags != t->view.cookie;
+	if (r == -ENODEV || (!r && info.ublksrv_flags != t->view.cookie))
+		return -ESTALE;
+	return r;
 }
 
 static void remove_record(const struct target_dev *t)
@@ -90,20 +92,27 @@ static int stop_and_delete(void *arg, struct fail *f)
 
 	if (r < 0)
 		return r;
-	if (is_other(&c, t))
+	c.unprivileged = t->view.flags & UBLK_F_UNPRIVILEGED_DEV;
+	r = is_same(&c, t);
+	if (r == -ESTALE)
 		return 0; /* somebody else was faster: gone is gone */
+	if (r < 0)
+		return fail_errno(f, -r, "cannot look at device %u", id);
 	r = t->how->keep ? mark_stopped(t, true) : 0;
 	if (r < 0)
 		return fail_errno(f, -r, "cannot write the record of device %u", id);
 	r = stop_disk(&c, t);
 	if (r < 0)
 		return stop_failed(t, r, f);
-	if (t->how->keep || is_other(&c, t))
+	if (t->how->keep || is_same(&c, t) == -ESTALE)
 		return 0;
 	/* while the id is held: afterwards it can be the next device's record */
 	remove_record(t);
-	/* who has the disk open keeps the id: --force does not wait for them, nor a dead disk */
-	r = t->how->no_wait || t->how->force || !t->view.has_disk ?
+	/*
+	 * Who has the disk open keeps the id: --force does not wait for them, nor a dead disk. For an
+	 * unprivileged device the driver knows the waiting form alone.
+	 */
+	r = !c.unprivileged && (t->how->no_wait || t->how->force || !t->view.has_disk) ?
 		    ctrl_del_dev_async(&c, id) :
 		    ctrl_del_dev(&c, id);
 	ctrl_close(&c);

@@ -127,10 +127,8 @@ static bool record_fits(const struct record *rec, const struct ublksrv_ctrl_dev_
 
 static void from_record(struct dev_view *v, const struct ublksrv_ctrl_dev_info *info)
 {
-	_cleanup_fd_ int dir = rec_open_dir(false);
-
 	v->target = "unknown";
-	if (dir < 0 || rec_read(dir, v->id, &v->rec) < 0 || !record_fits(&v->rec, info))
+	if (rec_load(v->id, &v->rec) < 0 || !record_fits(&v->rec, info))
 		return;
 	v->has_record = true;
 	v->target = v->rec.target;

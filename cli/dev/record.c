@@ -41,6 +41,7 @@ static const struct field {
 	{ "offset", F_U64, offsetof(struct record, cfg.offset), 0, INT64_MAX, true },
 	{ "no_discard", F_BOOL, offsetof(struct record, cfg.no_discard), 0, 1, true },
 	{ "force", F_BOOL, offsetof(struct record, cfg.force), 0, 1, true },
+	{ "unprivileged", F_BOOL, offsetof(struct record, cfg.unprivileged), 0, 1, true },
 	{ "mlock", F_BOOL, offsetof(struct record, cfg.mlock), 0, 1, true },
 	{ "stopped", F_BOOL, offsetof(struct record, stopped), 0, 1, true },
 	{ "backing_dev", F_U64, offsetof(struct record, cfg.file_dev), 0, UINT64_MAX, true },
@@ -63,21 +64,40 @@ static const struct text {
 	{ TEXT("affinity", affinity), true },
 };
 
+/* Where the caller's own records are, into buf[FS_PATH_MAX]. */
+static const char *own_dir(char *buf)
+{
+	const char *dir = getenv("XDG_RUNTIME_DIR");
+
+	if (!fs_root_is_real() || geteuid() == 0)
+		return fs_path(buf, REC_DIR);
+	if (dir && *dir == '/')
+		return fs_path(buf, "%.400s/ublkctl", dir);
+	return fs_path(buf, "/run/user/%u/ublkctl", (unsigned int)geteuid());
+}
+
+static int open_dir(const char *path)
+{
+	int fd = open(path, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+
+	return fd < 0 ? -errno : fd;
+}
+
 int rec_open_dir(bool create)
 {
 	char path[FS_PATH_MAX];
 	bool made;
 	int fd;
 
-	fs_path(path, REC_DIR);
+	own_dir(path);
 	made = create && mkdir(path, 0755) == 0;
 	if (create && !made && errno != EEXIST)
 		return -errno;
-	fd = open(path, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
-	if (fd < 0)
-		return -errno;
+	fd = open_dir(path);
+	if (fd < 0 && !create)
+		return open_dir(fs_path(path, REC_DIR));
 	/* the umask of the caller must not hide the records from `list` */
-	if (made)
+	if (fd >= 0 && made)
 		fchmod(fd, 0755);
 	return fd;
 }
@@ -297,6 +317,18 @@ int rec_read(int dirfd, int id, struct record *ret)
 		return -EPROTO;
 	*ret = rec;
 	return 0;
+}
+
+int rec_load(int id, struct record *ret)
+{
+	_cleanup_fd_ int own = rec_open_dir(false), root = -1;
+	char path[FS_PATH_MAX];
+	int r = own < 0 ? own : rec_read(own, id, ret);
+
+	if (r != -ENOENT || geteuid() == 0)
+		return r;
+	root = open_dir(fs_path(path, REC_DIR));
+	return root < 0 ? root : rec_read(root, id, ret);
 }
 
 bool rec_server_alive(const struct record *rec)

@@ -31,7 +31,11 @@ struct record {
 	char version[32]; /* of the tool that wrote it */
 };
 
-/* Descriptor of the record directory, made if needed; -errno. The caller closes it. */
+/*
+ * Descriptor of the record directory, made if needed; -errno. The caller closes it. Root's is
+ * /run/ublkctl, that of a user ublkctl in XDG_RUNTIME_DIR or /run/user/UID; without create a user
+ * who has none gets root's.
+ */
 int rec_open_dir(bool create);
 int rec_write(int dirfd, const struct record *rec);
 /*
@@ -46,6 +50,8 @@ int rec_remove(int dirfd, int id, uint64_t cookie);
  * that large.
  */
 int rec_read(int dirfd, int id, struct record *ret);
+/* The record of an id wherever the caller's could be: the own directory, then root's. */
+int rec_load(int id, struct record *ret);
 bool rec_server_alive(const struct record *rec);
 
 /* Text form, for rec_write() and tests: malloc()ed JSON; NULL without memory. */

@@ -21,6 +21,8 @@ static void put_empty_fetch(struct io_uring *ring, int cdev)
 	struct io_uring_sqe *sqe = io_uring_get_sqe(ring);
 	struct ublk_batch_io *cmd;
 
+	if (!sqe)
+		return; /* there is room for all of them */
 	memset(sqe, 0, sizeof(*sqe));
 	sqe->opcode = IORING_OP_URING_CMD;
 	sqe->fd = cdev;

@@ -27,14 +27,15 @@ needs_quiesce() {
 	has_zero_copy || skip "handing over needs UBLK_F_QUIESCE, Linux 6.16; this is $(uname -r)"
 }
 
-# Random writes to a device, at most 16 at a time and 2,000 a second, so that some are left for what comes, and everything that was acknowledged read back and
+# Random writes to a device, at most 16 at a time and some 3,000 a second, so that some are left for what comes, and everything that was acknowledged read back and
 # compared (not on a null device). It ends by itself; its report is in $report.
 start_load() { # TARGET WRITES [FIO-OPTION]...
 	local verify=(--verify=crc32c)
 	[ "$1" = file ] || verify=()
 	report=$BATS_TEST_TMPDIR/fio.json
 	fio --name=load --filename="$device" --rw=randwrite --bs=4k --iodepth=16 --ioengine=io_uring \
-		--direct=1 --size=32M --number_ios="$2" --rate_iops=,2000 \
+		--direct=1 --size=32M --number_ios="$2" \
+		--thinktime=5000 --thinktime_blocks=16 \
 		--output-format=json --output="$report" \
 		"${verify[@]}" "${@:3}" >/dev/null 2>&1 3>&- &
 	load_pid=$!
@@ -167,7 +168,7 @@ kill_rounds() { # PATH TARGET
 	local path
 	for path in $(paths); do
 		device=$(add_target "$path" file -r fail-io)
-		start_load file 3000 --continue_on_error=write
+		start_load file 9000 --continue_on_error=write
 		wait_writes "$device" 300
 		kill_server 0
 		ublkctl recover 0
@@ -200,28 +201,39 @@ kill_rounds() { # PATH TARGET
 	done < <(shapes)
 }
 
-@test "restart in every data mode: the same mode goes on, the data is right" {
-	needs_quiesce
-	local mode path before
-	for path in $(paths); do
-		for mode in copy get-data user-copy zero-copy auto-zc auto-zc-fallback; do
-			if [ "$mode $path" = "get-data batch" ]; then continue; fi
-			echo "shape: $mode $path"
-			device=$(add_target "$path" file -r reissue --data-mode "$mode")
-			ublkctl list 0 --json | jq '.devices[0] | del(.pid)' >"$BATS_TEST_TMPDIR/before"
-			start_load file 4000
-			wait_writes "$device" 200
-			ublkctl restart 0
-			wait_writes "$device" 200
-			kill_server 0
-			ublkctl recover 0
-			end_load
-			[ "$(load_errors)" -eq 0 ]
-			ublkctl list 0 --json | jq '.devices[0] | del(.pid)' >"$BATS_TEST_TMPDIR/after"
-			diff "$BATS_TEST_TMPDIR/before" "$BATS_TEST_TMPDIR/after"
-			ublkctl del 0
-		done
+modes_go_on() { # PATH MODE...
+	local mode
+	for mode in "${@:2}"; do
+		echo "shape: $mode $1"
+		device=$(add_target "$1" file -r reissue --data-mode "$mode")
+		ublkctl list 0 --json | jq '.devices[0] | del(.pid)' >"$BATS_TEST_TMPDIR/before"
+		start_load file 2000
+		wait_writes "$device" 100
+		ublkctl restart 0
+		wait_writes "$device" 100
+		kill_server 0
+		ublkctl recover 0
+		end_load
+		[ "$(load_errors)" -eq 0 ]
+		ublkctl list 0 --json | jq '.devices[0] | del(.pid)' >"$BATS_TEST_TMPDIR/after"
+		diff "$BATS_TEST_TMPDIR/before" "$BATS_TEST_TMPDIR/after"
+		ublkctl del 0
 	done
+}
+
+@test "restart and recover, copying modes on the per-I/O path: the same mode goes on, the data is right" {
+	needs_quiesce
+	modes_go_on per-io copy get-data user-copy
+}
+
+@test "restart and recover, zero-copy modes on the per-I/O path" {
+	needs_quiesce
+	modes_go_on per-io zero-copy auto-zc auto-zc-fallback
+}
+
+@test "restart and recover, every mode on the batch path" {
+	needs_batch
+	modes_go_on batch copy user-copy zero-copy auto-zc auto-zc-fallback
 }
 
 @test "recover without quiesce: every data mode of an older driver" {
