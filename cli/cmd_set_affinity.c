@@ -188,6 +188,7 @@ static int set_affinity(struct ctrl *c, int id, const char *text, struct fail *f
 	static struct job j;
 	int r = cmd_probe(c, id, &v, f);
 
+	c->unprivileged = !r && (v.flags & UBLK_F_UNPRIVILEGED_DEV);
 	if (!r && v.queues > 0)
 		r = aff_check(text, (unsigned int)v.queues, f);
 	if (!r)

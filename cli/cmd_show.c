@@ -51,6 +51,7 @@ static const struct show_cfg show_defaults;
  */
 struct finds {
 	int id;
+	bool unprivileged; /* the device is its owner's */
 	struct ublk_params params;
 	bool has_user;
 	char user[DEV_USER_TEXT];
@@ -63,6 +64,7 @@ static int find_params(void *arg, struct fail *f)
 	struct ctrl c;
 	int r = cmd_open_ctrl(&c, SHOW_TIMEOUT_MS, f);
 
+	c.unprivileged = x->unprivileged;
 	if (!r)
 		r = ctrl_get_params(&c, (uint32_t)x->id, &x->params);
 	return r < 0 ? fail_errno(f, -r, "cannot get the parameters of device %d", x->id) : 0;
@@ -219,10 +221,12 @@ static int show(struct ctrl *c, const struct dev_view *v, const struct out_opts 
 
 	if (!cpus || !scratch || x == MAP_FAILED)
 		return fail_errno(f, ENOMEM, "cannot look at device %d", v->id);
+	c->unprivileged = v->flags & UBLK_F_UNPRIVILEGED_DEV;
 	find_cpus(has_ctrl ? c : NULL, v, s.nr_queues, cpus);
 	ctrl_close(c); /* no ring crosses a fork */
 	s.cpus = cpus;
 	x->id = v->id;
+	x->unprivileged = v->flags & UBLK_F_UNPRIVILEGED_DEV;
 	look(x, has_ctrl, ok);
 	if (ok[FIND_PARAMS])
 		s.params = &x->params;
