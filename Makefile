@@ -39,6 +39,8 @@ SRCS := $(wildcard cli/*.c cli/*/*.c)
 OBJS := $(SRCS:%.c=$(BUILD)/%.o)
 UNIT_SRCS := $(wildcard tests/unit/test_*.c)
 UNIT_BINS := $(UNIT_SRCS:%.c=$(BUILD)/%)
+# The program with points at which a server kills itself, for tests/dev/lifecycle.bats.
+FAULTS := $(BUILD)/ublkctl-faults
 STRESS := $(BUILD)/tests/stress/stress
 STRESS_OBJS := $(patsubst %.c,$(BUILD)/%.o,$(wildcard tests/stress/*.c))
 
@@ -83,7 +85,16 @@ $(STRESS): $(STRESS_OBJS)
 	$(call say,LD,$@)
 	$(Q)$(CC) $(ALL_LDFLAGS) -o $@ $^ $(PKG_LIBS)
 
--include $(OBJS:.o=.d) $(wildcard $(BUILD)/tests/*/*.d)
+$(BUILD)/faults/serve_steps.o: cli/serve_steps.c | pkgs
+	$(call say,CC,$< with faults)
+	@mkdir -p $(@D)
+	$(Q)$(CC) $(ALL_CFLAGS) -DSERVE_FAULTS -MMD -MP -c -o $@ $<
+
+$(FAULTS): $(filter-out %/serve_steps.o,$(OBJS)) $(BUILD)/faults/serve_steps.o
+	$(call say,LD,$@)
+	$(Q)$(CC) $(ALL_LDFLAGS) -o $@ $^ $(PKG_LIBS)
+
+-include $(OBJS:.o=.d) $(wildcard $(BUILD)/faults/*.d) $(wildcard $(BUILD)/tests/*/*.d)
 
 deps-build deps-demo deps-test deps-lint: deps-%:
 	@tests/deps build $*
@@ -93,11 +104,11 @@ demo: deps-demo
 	$(Q)BUILD=$(BUILD) tests/demo
 
 check: deps-test
-	$(Q)$(MAKE) --no-print-directory all $(UNIT_BINS) $(STRESS)
+	$(Q)$(MAKE) --no-print-directory all $(UNIT_BINS) $(STRESS) $(FAULTS)
 	$(Q)BUILD=$(BUILD) tests/run $(or $(T),unit cli docs harness dev dev-6.12)
 
 check-full: deps-test
-	$(Q)$(MAKE) --no-print-directory all $(UNIT_BINS) $(STRESS)
+	$(Q)$(MAKE) --no-print-directory all $(UNIT_BINS) $(STRESS) $(FAULTS)
 	$(Q)UBLKCTL_FULL=1 BUILD=$(BUILD) tests/run $(or $(T),unit cli docs harness dev dev-6.12)
 
 SHELL_FILES = tests/run tests/deps tests/demo tests/vm/run tests/vm/init tests/vm/*.sh .ci/run \

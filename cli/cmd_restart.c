@@ -26,13 +26,11 @@ struct restart_cfg {
 #define ANSWER_MS 2000
 
 #define TIMEOUT_OPTION                                                                             \
-	{ .name = "timeout",                                                                       \
-	  .type = OPT_UINT,                                                                        \
-	  .arg = "SEC",                                                                            \
-	  .offset = AT(timeout_s),                                                                 \
-	  .min = 1,                                                                                \
-	  .max = CMD_TIMEOUT_MAX,                                                                  \
-	  .help = "deadline, also for the requests in hand (default: 30)" }
+	{                                                                                          \
+		.name = "timeout", .type = OPT_UINT, .arg = "SEC", .offset = AT(timeout_s),        \
+		.min = 1, .max = CMD_TIMEOUT_MAX,                                                  \
+		.help = "deadline, also for the requests in hand (default: 30)"                    \
+	}
 
 /* clang-format off: one option, one entry */
 static const struct opt quiesce_options[] = { TIMEOUT_OPTION, OPT_END };
@@ -58,10 +56,10 @@ static int check_can(const struct dev_view *v, struct fail *f)
 		return fail_set(f, EINVAL,
 				"device %d cannot be handed over: it was added without --recovery",
 				v->id);
-	return fail_set(f, FAIL_UNSUPPORTED,
-			"device %d cannot be handed over: it was added without UBLK_F_QUIESCE, which needs Linux %s or later",
-			v->id,
-			abi_feature_by_bit((unsigned int)__builtin_ctzll(UBLK_F_QUIESCE))->since);
+	return fail_set(
+		f, FAIL_UNSUPPORTED,
+		"device %d cannot be handed over: it was added without UBLK_F_QUIESCE, which needs Linux %s or later",
+		v->id, abi_feature_by_bit((unsigned int)__builtin_ctzll(UBLK_F_QUIESCE))->since);
 }
 
 static int look(struct ctrl *c, int id, struct dev_view *v, struct fail *f)
@@ -73,14 +71,14 @@ static int look(struct ctrl *c, int id, struct dev_view *v, struct fail *f)
 
 static int still_busy(const struct dev_view *v, unsigned int timeout_s, struct fail *f)
 {
-	return fail_set(f, ETIME,
-			"device %d: its server (process %d) still has requests after %u s; new ones wait until 'ublkctl quiesce %d' succeeds, or the server is killed and 'ublkctl recover %d' follows",
-			v->id, (int)v->pid, timeout_s, v->id, v->id);
+	return fail_set(
+		f, ETIME,
+		"device %d: its server (process %d) still has requests after %u s; new ones wait until 'ublkctl quiesce %d' succeeds, or the server is killed and 'ublkctl recover %d' follows",
+		v->id, (int)v->pid, timeout_s, v->id, v->id);
 }
 
 /* Per-I/O path: the driver takes the idle tags away, the server goes when its requests are done. */
-static int ask_driver(struct ctrl *c, const struct dev_view *v, unsigned int timeout_s,
-		      struct fail *f)
+static int ask_driver(struct ctrl *c, const struct dev_view *v, unsigned int timeout_s, struct fail *f)
 {
 	int r;
 
@@ -91,12 +89,14 @@ static int ask_driver(struct ctrl *c, const struct dev_view *v, unsigned int tim
 	return r < 0 && r != -ENODEV ? fail_errno(f, -r, "cannot quiesce device %d", v->id) : 0;
 }
 
-/* Batch path: the server does it, hold.h says why. */
+/* One of ours lets go at once. On the batch path it does all of it, hold.h says why. */
 static int ask_server(const struct dev_view *v, struct fail *f)
 {
-	int pidfd = (int)syscall(SYS_pidfd_open, v->rec.pid, 0);
-	int r = 0;
+	int pidfd, r = 0;
 
+	if (!v->has_record || v->pid != v->rec.pid)
+		return 0;
+	pidfd = (int)syscall(SYS_pidfd_open, v->rec.pid, 0);
 	/* the process of the record still, now that it is held */
 	if (pidfd >= 0 && rec_server_alive(&v->rec) &&
 	    syscall(SYS_pidfd_send_signal, pidfd, SERVE_SIG_LEAVE, NULL, 0) < 0)
@@ -114,8 +114,9 @@ static int quiesce(struct ctrl *c, struct dev_view *v, unsigned int timeout_s, s
 
 	if (!v->has_disk)
 		return fail_set(f, EINVAL, "device %d has no disk: nothing to quiesce", v->id);
-	r = v->batch == 1 && v->has_record && v->pid == v->rec.pid ? ask_server(v, f) :
-								      ask_driver(c, v, timeout_s, f);
+	r = v->batch == 1 && v->has_record ? 0 : ask_driver(c, v, timeout_s, f);
+	if (!r)
+		r = ask_server(v, f);
 	if (!r)
 		r = revive_wait(c, v, deadline, f);
 	return r == -ETIME ? still_busy(v, timeout_s, f) : r;
@@ -176,8 +177,8 @@ static int restart_one(int id, const void *arg, struct fail *f)
 		return r;
 	r = revive_serve(&rec, SERVE_RECOVER, false, f);
 	if (r < 0)
-		msg_hint("device %d has no server now, its I/O %s: 'ublkctl recover %d' tries again", id,
-			 rec.cfg.recovery == RECOVERY_FAIL_IO ? "fails" : "waits", id);
+		msg_hint("device %d has no server now, its I/O %s: 'ublkctl recover %d' tries again",
+			 id, rec.cfg.recovery == RECOVERY_FAIL_IO ? "fails" : "waits", id);
 	else if (printf("/dev/ublkb%d\n", id) < 0 || fflush(stdout))
 		r = fail_errno(f, errno, "cannot write to standard output");
 	return r;

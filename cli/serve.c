@@ -60,7 +60,7 @@ static void undo(struct server *s)
 
 static void leave(struct server *s)
 {
-	int r = s->cfg.batch ? eng_leave(s->eng) : -EOPNOTSUPP;
+	int r = eng_leave(s->eng);
 
 	if (r < 0)
 		msg_error("device %d: cannot let go of it: %s", s->cfg.id, strerror(-r));

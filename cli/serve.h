@@ -17,7 +17,10 @@ enum serve_how {
 /* To a server whose caller cannot tell anybody of the device: as SIGTERM, and what was made for it goes too. */
 #define SERVE_SIG_UNDO SIGUSR1
 
-/* To a server on the batch path: it gives the results of what it has and ends, the device waits. */
+/*
+ * To a server: it gives the results of what it has and ends, the device waits. On the per-I/O path only
+ * after QUIESCE_DEV.
+ */
 #define SERVE_SIG_LEAVE SIGUSR2
 
 /* Pause and limit of the waits for nodes in /dev. */

@@ -111,11 +111,12 @@ static void perio_on_cqe(struct q_thr *t, const struct io_uring_cqe *cqe)
 		return;
 	}
 	/*
-	 * ABORT: the device is stopped, or taken from this server (QUIESCE_DEV). Whatever was to be
-	 * delivered to this ring has been: a tag whose result was given back after the driver looked
-	 * gets no ABORT of its own, so it is over when the requests in hand are done.
+	 * ABORT: the device is stopped, or taken from this server (QUIESCE_DEV). Then a tag whose result
+	 * is given back after the driver looked gets none: q_thr.ending says how that ends.
 	 */
-	t->live = 0;
+	t->ending = true;
+	if (t->live)
+		t->live--;
 	/* anything else costs a tag for good, so all of it */
 	if (cqe->res != UBLK_IO_RES_ABORT)
 		q_thr_fail(t, cqe->res < 0 ? cqe->res : -EPROTO, "the driver refused a result");

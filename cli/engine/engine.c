@@ -284,7 +284,7 @@ void eng_stop(struct eng *e)
 
 int eng_leave(struct eng *e)
 {
-	int r = hold_requests(e->cfg.fds[Q_FILE_CDEV]);
+	int r = e->cfg.batch ? hold_requests(e->cfg.fds[Q_FILE_CDEV]) : 0;
 
 	/* behind what the driver has passed on: a ring hands completions out in their order */
 	eventfd_write(e->leave_fd, 1);

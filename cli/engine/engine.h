@@ -42,8 +42,9 @@ int eng_done_fd(const struct eng *e);
 /* Makes the threads leave without waiting for the driver's aborts. */
 void eng_stop(struct eng *e);
 /*
- * Batch path: no new requests come, the threads end when those in hand are done. 0 or -errno: then the
- * threads may have ended with requests that the driver thinks they have.
+ * The threads end when the requests in hand are done. On the batch path this makes the driver hold new
+ * ones first; on the other QUIESCE_DEV has done it. 0 or -errno: then the threads may have ended with
+ * requests that the driver thinks they have.
  */
 int eng_leave(struct eng *e);
 /* Joins and frees everything. f holds the first thread's reason, err 0 when there is none. */

@@ -131,12 +131,25 @@ static void dispatch(struct q_thr *t, const struct io_uring_cqe *cqe)
 	}
 }
 
+/* See q_thr.ending: nothing else is to be waited for. */
+static int wait_ending(struct q_thr *t)
+{
+	struct __kernel_timespec quiet = { .tv_sec = 1 };
+	struct io_uring_cqe *cqe;
+	int r = io_uring_submit_and_wait_timeout(&t->ring, &cqe, 1, &quiet, NULL);
+
+	if (r == -ETIME && !t->busy)
+		t->live = 0;
+	return r == -ETIME ? 0 : r;
+}
+
 /* One turn: everything that is ready is handled before the next system call. */
 static int turn(struct q_thr *t)
 {
 	struct io_uring_cqe *cqe;
 	unsigned int head, n = 0;
-	int r = io_uring_submit_and_wait(&t->ring, 1);
+	int r = __builtin_expect(t->ending, 0) ? wait_ending(t) :
+						 io_uring_submit_and_wait(&t->ring, 1);
 
 	/* EBUSY and EAGAIN: completions have to be reaped first */
 	if (r < 0 && r != -EINTR && r != -EBUSY && r != -EAGAIN)

@@ -61,6 +61,13 @@ struct q_thr {
 	unsigned int live; /* commands with which the driver can still deliver requests */
 	unsigned int busy; /* requests taken whose result the driver has not got yet */
 	bool stop;
+	/*
+	 * Per-I/O path: a tag was aborted. The others follow, or whoever quiesced the device says that
+	 * there are no more (eng_leave()); the thread must not go before, since the driver (Linux 7.3)
+	 * warns when it meets a command in a ring that is being closed. Another tool says nothing: a
+	 * second without any word counts.
+	 */
+	bool ending;
 	/* set up by the engine */
 	struct eng *eng;
 	unsigned int index;

@@ -7,6 +7,7 @@
 #include "unit.h"
 
 #include <errno.h>
+#include <signal.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
@@ -161,6 +162,35 @@ static void test_stopped(void **state)
 		   " params" T_ENGINE " start info2 record root finish info2 unlink cdev close");
 }
 
+static void ask_to_leave(void)
+{
+	while (!strstr(world->trace, " root"))
+		usleep(1000);
+	kill(world->server, SERVE_SIG_LEAVE);
+}
+
+/* `quiesce` asks the server. */
+static void test_asked_to_leave(void **state)
+{
+	struct dev_cfg cfg = world_cfg();
+	struct world_run run;
+	struct daemon_msg m;
+
+	(void)state;
+	world_again();
+	world_start(&cfg, false, &run);
+	assert_true(world_message(&run, &m));
+	read_record();
+	ask_to_leave();
+	world_finish(&run);
+	assert_string_equal(world->trace,
+			    "ns open add record params cpus cpus engine start info2 record root leave "
+			    "finish info2 cdev close");
+	assert_int_equal(world_records(), 1);
+	/* its companion has nothing to do */
+	assert_string_equal(world->companion, "open ns root close");
+}
+
 /* Nobody said `stop`: the record of a device that was deleted goes. */
 static void test_deleted(void **state)
 {
@@ -212,9 +242,10 @@ static void test_another_device(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		TEST(test_quiesced), TEST(test_recovery_is_waited_for),
-		TEST(test_stopped),  TEST(test_deleted),
-		TEST(test_failures), TEST(test_another_device),
+		TEST(test_quiesced),	   TEST(test_recovery_is_waited_for),
+		TEST(test_stopped),	   TEST(test_asked_to_leave),
+		TEST(test_deleted),	   TEST(test_failures),
+		TEST(test_another_device),
 	};
 
 	alarm(200); /* a server that hangs ends the test */
