@@ -12,6 +12,7 @@
 #include <string.h>
 
 #define CFG_ID_ANY (-1)
+#define CFG_AFFINITY_TEXT 4096 /* bytes of the longest text of affinities, with its end */
 
 enum data_mode {
 	DATA_COPY,	       /* the driver copies between request and server buffer */
@@ -52,7 +53,8 @@ struct dev_cfg {
 	enum data_mode mode;
 	const char *mode_word;	   /* of the command line, NULL: default */
 	const char *recovery_word; /* the same */
-	const char *null_data; /* null target: "zeros" or "none" */
+	const char *null_data;	   /* null target: "zeros" or "none" */
+	const char *affinity; /* "QUEUE=CPUS:…" of queues that do not have the driver's; may be NULL */
 	/* file target */
 	const char *file;    /* absolute once it was checked */
 	uint64_t offset;     /* bytes */

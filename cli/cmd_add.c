@@ -5,12 +5,14 @@
 #include <errno.h>
 #include <signal.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
 #include "cmd.h"
 #include "daemon.h"
+#include "dev/affinity.h"
 #include "dev/dev.h"
 #include "engine/iobuf.h"
 #include "serve.h"
@@ -89,6 +91,11 @@ static const struct opt add_options[] = {
 	  .min = 1,
 	  .max = UBLK_MAX_NR_QUEUES,
 	  .help = "I/O threads (default: one per queue; others only with --batch)" },
+	{ .name = "affinity",
+	  .type = OPT_TEXT,
+	  .arg = "QUEUE=CPUS[:...]",
+	  .offset = DEV(affinity),
+	  .help = "CPUs of a queue's threads, as 0=0-3,5:1=4 (default: the driver's)" },
 	{ .name = "size",
 	  .letter = 's',
 	  .type = OPT_SIZE,
@@ -269,6 +276,27 @@ static int check_cfg(const struct dev_cfg *d, struct fail *f)
 	return 0;
 }
 
+/* In the form that is shown and recorded: by queue, each list as short as can be. */
+static int tidy_affinity(struct dev_cfg *d, struct fail *f)
+{
+	static char text[CFG_AFFINITY_TEXT]; /* cfg points to it until the end */
+	_cleanup_free_ cpu_set_t *sets = calloc(d->queues, sizeof(*sets));
+	int r;
+
+	if (!d->affinity)
+		return 0;
+	if (!sets)
+		return fail_errno(f, ENOMEM, "cannot start");
+	r = aff_check(d->affinity, d->queues, f);
+	if (r < 0)
+		return r;
+	aff_apply(d->affinity, d->queues, sets);
+	if (aff_format(sets, d->queues, text) < 0)
+		return fail_set(f, FAIL_USAGE, "--affinity: too long");
+	d->affinity = text;
+	return 0;
+}
+
 /* What the driver would refuse, or drop without a word. */
 static int check_unprivileged(const struct dev_cfg *d, struct fail *f)
 {
@@ -399,7 +427,8 @@ static int add_run(const struct cmd_args *a, struct fail *f)
 	umask(cfg->dev.umask);
 	set_defaults(&cfg->dev);
 	if (cfg->dev.recovery_word)
-		cfg->dev.recovery = (enum recovery)cfg_index(cfg_recovery_name, cfg->dev.recovery_word);
+		cfg->dev.recovery =
+			(enum recovery)cfg_index(cfg_recovery_name, cfg->dev.recovery_word);
 	r = check_target_options(a, tgt, f);
 	if (!r)
 		r = choose_mode(cfg, f);
@@ -407,6 +436,8 @@ static int add_run(const struct cmd_args *a, struct fail *f)
 		r = check_cfg(&cfg->dev, f);
 	if (!r)
 		r = check_unprivileged(&cfg->dev, f);
+	if (!r)
+		r = tidy_affinity(&cfg->dev, f);
 	if (!r)
 		r = tgt->check(&cfg->dev, f);
 	if (r == -EBUSY)

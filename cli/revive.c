@@ -48,6 +48,7 @@ static int fill_words(struct record *rec)
 	c->recovery = (enum recovery)recovery;
 	c->io = (enum io_mode)io;
 	c->file = *rec->backing ? rec->backing : NULL;
+	c->affinity = *rec->affinity ? rec->affinity : NULL;
 	c->null_data = *rec->null_data ? rec->null_data : NULL;
 	c->same_backing = true;
 	return 0;

@@ -14,6 +14,7 @@
 #include <unistd.h>
 
 #include "abi/feature.h"
+#include "dev/affinity.h"
 #include "engine/iobuf.h"
 #include "protect.h"
 #include "serve_int.h"
@@ -29,8 +30,8 @@ uint64_t serve_wanted_flags(const struct dev_cfg *cfg)
 		[RECOVERY_REISSUE] = UBLK_F_USER_RECOVERY | UBLK_F_USER_RECOVERY_REISSUE,
 		[RECOVERY_FAIL_IO] = UBLK_F_USER_RECOVERY | UBLK_F_USER_RECOVERY_FAIL_IO,
 	};
-	uint64_t flags = UBLK_F_CMD_IOCTL_ENCODE | iobuf_mode(cfg->mode)->flags |
-			 recovery[cfg->recovery];
+	uint64_t flags =
+		UBLK_F_CMD_IOCTL_ENCODE | iobuf_mode(cfg->mode)->flags | recovery[cfg->recovery];
 
 	if (cfg->batch)
 		flags |= UBLK_F_BATCH_IO;
@@ -134,6 +135,7 @@ static void fill_record(struct server *s)
 	snprintf(rec->io, sizeof(rec->io), "%s", s->cfg.file ? cfg_io_name(s->cfg.io) : "");
 	snprintf(rec->null_data, sizeof(rec->null_data), "%s",
 		 s->cfg.null_data ? s->cfg.null_data : "");
+	snprintf(rec->affinity, sizeof(rec->affinity), "%s", s->cfg.affinity ? s->cfg.affinity : "");
 	snprintf(rec->version, sizeof(rec->version), "%s", UBLKCTL_VERSION);
 	rec->pid = getpid();
 	rec->pid_start = fs_pid_start(rec->pid);
@@ -253,6 +255,7 @@ static int get_affinity(struct server *s, cpu_set_t *sets, struct fail *f)
 		else if (r < 0)
 			return fail_errno(f, -r, "cannot get the CPUs of queue %u", q);
 	}
+	aff_apply(s->cfg.affinity, s->cfg.queues, sets);
 	return 0;
 }
 
@@ -304,8 +307,7 @@ static int step_start(struct server *s, struct fail *f)
 	if (r == -ETIME)
 		return fail_set(f, ETIME, "device %d did not start in time", s->cfg.id);
 	if (r < 0)
-		return fail_errno(f, -r, "cannot %s device %d", anew ? "start" : "recover",
-				  s->cfg.id);
+		return fail_errno(f, -r, "cannot %s device %d", anew ? "start" : "recover", s->cfg.id);
 	s->step = STEP_STARTED;
 	set_ctrl_timeout(s);
 	r = ctrl_get_dev_info(&s->ctrl, (uint32_t)s->cfg.id, &s->info);

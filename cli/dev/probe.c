@@ -99,6 +99,10 @@ static void from_driver(struct dev_view *v, const struct ublksrv_ctrl_dev_info *
 {
 	v->state = state_name(info->state);
 	v->pid = info->ublksrv_pid > 0 ? info->ublksrv_pid : -1;
+	/* Linux 6.12 still names the last server of a device that waits for the next one */
+	if ((info->state == UBLK_S_DEV_QUIESCED || info->state == UBLK_S_DEV_FAIL_IO) &&
+	    !fs_pid_start(info->ublksrv_pid))
+		v->pid = -1;
 	v->queues = info->nr_hw_queues;
 	v->depth = info->queue_depth;
 	v->max_io = info->max_io_buf_bytes;

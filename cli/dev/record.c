@@ -60,7 +60,8 @@ static const struct text {
 	{ TEXT("target", target), false },	{ TEXT("created", created), false },
 	{ TEXT("version", version), false },	{ TEXT("data_mode", data_mode), true },
 	{ TEXT("backing", backing), true },	{ TEXT("io", io), true },
-	{ TEXT("null_data", null_data), true },	{ TEXT("recovery", recovery), true },
+	{ TEXT("null_data", null_data), true }, { TEXT("recovery", recovery), true },
+	{ TEXT("affinity", affinity), true },
 };
 
 /* Where the caller's own records are, into buf[FS_PATH_MAX]. */

@@ -22,8 +22,9 @@ struct record {
 	char io[16];	    /* direct or buffered */
 	char null_data[16];
 	char recovery[16];
+	char affinity[CFG_AFFINITY_TEXT]; /* see dev/affinity.h */
 	bool stopped; /* by `stop`: no server is missed, `start` brings the disk back */
-	pid_t pid; /* of the server, 0 while it starts */
+	pid_t pid;    /* of the server, 0 while it starts */
 	uint64_t pid_start;
 	uint64_t cookie;  /* also in the driver's ublksrv_flags: the same device, not only id */
 	char created[32]; /* RFC 3339 */

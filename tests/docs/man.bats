@@ -47,7 +47,7 @@ page_columns() { # N
 
 	commands=$(cli '.commands[].name')
 	same commands "$commands" "$(section COMMANDS | sed -n 's/^\.Ss //p')"
-	same synopsis "$commands" "$(section SYNOPSIS | sed -n 's/^\.Cm \([a-z]*\).*/\1/p')"
+	same synopsis "$commands" "$(section SYNOPSIS | sed -n 's/^\.Cm \([a-z-]*\).*/\1/p')"
 }
 
 @test "no option is spoken of that does not exist" {

@@ -30,7 +30,7 @@ modes() {
 @test "README: the command table has every command with its summary, and no other" {
 	same "command table" "$(cli '.commands[] | "\(.name) \(.summary)"')" \
 		"$(sed '0,/^## Commands/d; /^## /,$d' README.md |
-			sed -nE 's/^\| `([a-z]+)` \| ([^|]*) \| .*/\1 \2/p')"
+			sed -nE 's/^\| `([a-z-]+)` \| ([^|]*) \| .*/\1 \2/p')"
 }
 
 @test "README: examples are understood" {

@@ -45,6 +45,7 @@ static const char *const device_keys[] = {
 	"char_device",
 	"node_missing",
 	"created",
+	"affinity",
 };
 
 static const char *const feature_keys[] = {
