@@ -4,9 +4,17 @@
  * gives the result and waits for the tag's next request in one command.
  */
 #include <errno.h>
-#include <stddef.h>
+#include <stdlib.h>
 
 #include "engine/queue.h"
+
+/* What the commands of a queue say about buffers, worked out once. */
+struct perio_q {
+	uint64_t auto_reg;	/* of the SQE's addr: flags for the driver, first slot */
+	uint64_t auto_reg_step; /* from tag to tag; 0: the driver registers nothing */
+	uint64_t commit_addr;	/* of the buffer that goes with a result; 0: none does */
+	uint64_t commit_step;	/* bytes from tag to tag */
+};
 
 static void perio_need(const struct q_thr *t, unsigned int *ret_sq, unsigned int *ret_cq)
 {
@@ -20,33 +28,57 @@ static void perio_need(const struct q_thr *t, unsigned int *ret_sq, unsigned int
 
 static int perio_init(struct q_thr *t)
 {
-	for (unsigned int i = 0; i < t->nr_qs; i++)
-		t->qs[i].be = NULL; /* the driver keeps all state of a tag */
+	for (unsigned int i = 0; i < t->nr_qs; i++) {
+		struct q *q = &t->qs[i];
+		struct perio_q *p = calloc(1, sizeof(*p));
+
+		if (!p)
+			return -ENOMEM;
+		q->be = p;
+		if (q->mode->auto_reg) {
+			p->auto_reg = q_buf_index(q, 0) |
+				      (q->mode->fallback ? UBLK_AUTO_BUF_REG_FALLBACK : 0) << 16;
+			p->auto_reg_step = 1;
+		}
+		if (q->mode->commit_addr) {
+			p->commit_addr = (uintptr_t)q_buf(q, 0);
+			p->commit_step = q->buf_size;
+		}
+	}
 	return 0;
 }
 
 static void perio_fini(struct q_thr *t)
 {
 	t->live = 0;
+	for (unsigned int i = 0; i < t->nr_qs; i++) {
+		free(t->qs[i].be);
+		t->qs[i].be = NULL;
+	}
 }
 
-/* Puts one command for a tag on the ring; false when there is no room for it. */
-static bool put_command(struct q *q, uint32_t op, uint16_t tag, int32_t res, bool with_addr)
+static inline void prep_command(const struct q *q, struct io_uring_sqe *sqe, uint32_t op,
+				uint16_t tag, int32_t res, uint64_t addr)
 {
-	struct io_uring_sqe *sqe = q_sqe(q->thr);
-	struct ublksrv_io_cmd *cmd;
+	const struct perio_q *p = q->be;
+	struct ublksrv_io_cmd *cmd = q_cmd_area(sqe);
 
-	if (__builtin_expect(!sqe, 0))
-		return false;
-	q_prep_cdev(sqe, op, ud_pack(UD_BACKEND, 0, q->slot, tag));
-	if (q->mode->auto_reg)
-		sqe->addr = q_buf_index(q, tag) |
-			    (q->mode->fallback ? UBLK_AUTO_BUF_REG_FALLBACK : 0) << 16;
-	cmd = q_cmd_area(sqe);
+	q_prep_cdev(sqe, op, p->auto_reg + tag * p->auto_reg_step,
+		    ud_pack(UD_BACKEND, 0, q->slot, tag));
 	cmd->q_id = q->id;
 	cmd->tag = tag;
 	cmd->result = res;
-	cmd->addr = with_addr ? (uintptr_t)q_buf(q, tag) : 0;
+	cmd->addr = addr;
+}
+
+/* Puts one command for a tag on the ring; false when there is no room for it. */
+static bool put_command(struct q *q, uint32_t op, uint16_t tag, bool with_addr)
+{
+	struct io_uring_sqe *sqe = q_sqe(q->thr);
+
+	if (!sqe)
+		return false;
+	prep_command(q, sqe, op, tag, 0, with_addr ? (uintptr_t)q_buf(q, tag) : 0);
 	return true;
 }
 
@@ -68,7 +100,7 @@ static int perio_prepare(struct q_thr *t)
 
 	for (unsigned int i = 0; i < t->nr_qs; i++)
 		for (unsigned int tag = 0; tag < t->qs[i].depth; tag++) {
-			if (!put_command(&t->qs[i], UBLK_U_IO_FETCH_REQ, (uint16_t)tag, 0,
+			if (!put_command(&t->qs[i], UBLK_U_IO_FETCH_REQ, (uint16_t)tag,
 					 t->qs[i].mode->fetch_addr))
 				return -EBUSY;
 			t->live++;
@@ -83,32 +115,57 @@ static int perio_arm(struct q_thr *t)
 	return first_failure(t);
 }
 
-static void perio_on_cqe(struct q_thr *t, const struct io_uring_cqe *cqe)
+/* A completion that brings no request, or none with its data. */
+Q_RARE static void no_request(struct q_thr *t, struct q *q, uint16_t tag, int32_t res)
 {
-	struct q *q = &t->qs[ud_slot(cqe->user_data)];
-
-	if (__builtin_expect(cqe->res == UBLK_IO_RES_OK, 1)) {
-		q_deliver(q, ud_tag(cqe->user_data));
-		return;
-	}
 	/* the data of a write can be had now: the request comes again with it */
-	if (cqe->res == UBLK_IO_RES_NEED_GET_DATA && q->mode->get_data) {
-		if (!put_command(q, UBLK_U_IO_NEED_GET_DATA, ud_tag(cqe->user_data), 0, true))
+	if (res == UBLK_IO_RES_NEED_GET_DATA && q->mode->get_data) {
+		if (!put_command(q, UBLK_U_IO_NEED_GET_DATA, tag, true))
 			q_thr_fail(t, -EBUSY, "no room to get the data of a write");
 		return;
 	}
 	t->live--;
 	/* ABORT: the device is going away. Anything else costs a tag for good, so all of it. */
-	if (cqe->res != UBLK_IO_RES_ABORT)
-		q_thr_fail(t, cqe->res < 0 ? cqe->res : -EPROTO, "the driver refused a result");
+	if (res != UBLK_IO_RES_ABORT)
+		q_thr_fail(t, res < 0 ? res : -EPROTO, "the driver refused a result");
+}
+
+static void perio_on_cqe(struct q_thr *t, const struct io_uring_cqe *cqe)
+{
+	struct q *q = &t->qs[ud_slot(cqe->user_data)];
+
+	if (__builtin_expect(cqe->res == UBLK_IO_RES_OK, 1))
+		q_deliver(q, ud_tag(cqe->user_data));
+	else
+		no_request(t, q, ud_tag(cqe->user_data), cqe->res);
+}
+
+static inline void prep_result(const struct q *q, struct io_uring_sqe *sqe, uint16_t tag, int32_t res)
+{
+	const struct perio_q *p = q->be;
+
+	prep_command(q, sqe, UBLK_U_IO_COMMIT_AND_FETCH_REQ, tag, res,
+		     p->commit_addr + tag * p->commit_step);
+}
+
+Q_RARE static void complete_full(struct q *q, uint16_t tag, int32_t res)
+{
+	struct io_uring_sqe *sqe = q_sqe(q->thr);
+
+	if (sqe)
+		prep_result(q, sqe, tag, res);
+	else
+		q_thr_fail(q->thr, -EBUSY, "no room to give a result back");
 }
 
 static void perio_complete(struct q *q, uint16_t tag, int32_t res)
 {
-	if (__builtin_expect(!put_command(q, UBLK_U_IO_COMMIT_AND_FETCH_REQ, tag, res,
-					  q->mode->commit_addr),
-			     0))
-		q_thr_fail(q->thr, -EBUSY, "no room to give a result back");
+	struct io_uring_sqe *sqe = q_sqe_free(q->thr);
+
+	if (__builtin_expect(!!sqe, 1))
+		prep_result(q, sqe, tag, res);
+	else
+		complete_full(q, tag, res);
 }
 
 /* Each result is on the ring already. */

@@ -85,11 +85,12 @@ static int put_register(struct q *q, uint16_t tag, uint32_t op)
 
 	if (!sqe)
 		return -EBUSY;
-	q_prep_cdev(sqe, op, ud_pack(UD_IGNORE, 0, q->slot, tag));
+	q_prep_cdev(sqe, op, 0, ud_pack(UD_IGNORE, 0, q->slot, tag));
 	sqe->flags |= IOSQE_CQE_SKIP_SUCCESS;
 	cmd = q_cmd_area(sqe);
 	cmd->q_id = q->id;
 	cmd->tag = tag;
+	cmd->result = 0;
 	cmd->addr = q_buf_index(q, tag);
 	return 0;
 }
@@ -133,6 +134,7 @@ static const struct iobuf_mode modes[] = {
 		.server_buf = true,
 		.commit_addr = true,
 		.fetch_addr = true,
+		.passive = true,
 		.begin = copy_begin,
 		.end = copy_end,
 	},
@@ -144,6 +146,7 @@ static const struct iobuf_mode modes[] = {
 		.commit_addr = true,
 		.get_data = true,
 		.per_io_only = true,
+		.passive = true,
 		.begin = copy_begin,
 		.end = copy_end,
 	},
@@ -169,6 +172,7 @@ static const struct iobuf_mode modes[] = {
 		.flags = UBLK_F_AUTO_BUF_REG,
 		.request_buf = true,
 		.auto_reg = true,
+		.passive = true,
 		.begin = copy_begin,
 		.end = copy_end,
 	},

@@ -70,11 +70,19 @@ static void log_error(const struct q *q, uint16_t tag, int err)
 		  (unsigned long long)pos_of(q, d), b->path, strerror(-err));
 }
 
-static void finish(struct q *q, uint16_t tag, int32_t res)
+static inline void finish(struct q *q, uint16_t tag, int32_t res)
 {
-	if (res < 0)
+	if (__builtin_expect(res < 0, 0))
 		log_error(q, tag, res);
 	q_complete(q, tag, res);
+}
+
+static inline void prep(const struct q *q, uint16_t tag, struct io_uring_sqe *sqe, uint8_t opcode,
+			uint64_t off, uint64_t addr)
+{
+	q_prep_fixed_file(sqe, opcode, Q_FILE_TARGET, off, addr, ud_pack(UD_TARGET, 0, q->slot, tag));
+	sqe->addr3 = 0;
+	sqe->__pad2[0] = 0;
 }
 
 static struct io_uring_sqe *file_sqe(struct q *q, uint16_t tag, uint8_t opcode)
@@ -83,35 +91,28 @@ static struct io_uring_sqe *file_sqe(struct q *q, uint16_t tag, uint8_t opcode)
 
 	if (!sqe)
 		return NULL;
-	memset(sqe, 0, sizeof(*sqe));
-	sqe->opcode = opcode;
-	sqe->flags = IOSQE_FIXED_FILE;
-	sqe->fd = Q_FILE_TARGET;
-	sqe->user_data = ud_pack(UD_TARGET, 0, q->slot, tag);
+	prep(q, tag, sqe, opcode, 0, 0);
 	return sqe;
 }
 
 /* Reads or writes what is left of a request. */
-static void put_rw(struct q *q, uint16_t tag, const struct ublksrv_io_desc *d)
+static inline void put_rw(struct q *q, uint16_t tag, const struct ublksrv_io_desc *d, uint32_t done)
 {
-	uint32_t done = tag_of(q, tag)->done;
 	bool fixed = q_fix_buf(q, tag, bytes_of(d)), is_write = op_of(d) == UBLK_IO_OP_WRITE;
-	struct io_uring_sqe *sqe;
+	struct io_uring_sqe *sqe = q_sqe(q->thr);
 
-	if (is_write)
-		sqe = file_sqe(q, tag, fixed ? IORING_OP_WRITE_FIXED : IORING_OP_WRITE);
-	else
-		sqe = file_sqe(q, tag, fixed ? IORING_OP_READ_FIXED : IORING_OP_READ);
-	if (!sqe) {
+	if (__builtin_expect(!sqe, 0)) {
 		finish(q, tag, q_end_data(q, tag, -EBUSY));
 		return;
 	}
-	sqe->off = pos_of(q, d) + done;
 	/* request pages start at address 0 of their slot */
-	sqe->addr = (q->buf ? (uintptr_t)q_buf(q, tag) : 0) + done;
+	prep(q, tag, sqe, is_write ? IORING_OP_WRITE : IORING_OP_READ, pos_of(q, d) + done,
+	     (q->buf ? (uintptr_t)q_buf(q, tag) : 0) + done);
 	sqe->len = bytes_of(d) - done;
-	if (fixed)
+	if (fixed) {
+		sqe->opcode = is_write ? IORING_OP_WRITE_FIXED : IORING_OP_READ_FIXED;
 		sqe->buf_index = q_buf_index(q, tag);
+	}
 	/* durable before it completes */
 	if (is_write && d->op_flags & UBLK_IO_F_FUA)
 		sqe->rw_flags = RWF_DSYNC;
@@ -126,7 +127,7 @@ static void start_rw(struct q *q, uint16_t tag, const struct ublksrv_io_desc *d)
 		return;
 	}
 	tag_of(q, tag)->done = 0;
-	put_rw(q, tag, d);
+	put_rw(q, tag, d, 0);
 }
 
 static void put_flush(struct q *q, uint16_t tag)
@@ -208,10 +209,14 @@ static void rw_done(struct q *q, uint16_t tag, const struct ublksrv_io_desc *d, 
 {
 	struct file_tag *ft = tag_of(q, tag);
 
+	if (__builtin_expect(res == (int32_t)bytes_of(d) && !ft->done, 1)) {
+		finish(q, tag, q_end_data(q, tag, res));
+		return;
+	}
 	if (res > 0)
 		ft->done += (uint32_t)res;
 	if (res == -EINTR || res == -EAGAIN || (res > 0 && ft->done < bytes_of(d))) {
-		put_rw(q, tag, d);
+		put_rw(q, tag, d, ft->done);
 		return;
 	}
 	if (res == 0)
