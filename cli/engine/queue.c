@@ -66,6 +66,8 @@ static int ring_init(struct q_thr *t)
 		r = io_uring_register_buffers_sparse(&t->ring, t->nr_qs * t->qs[0].depth);
 	if (!r)
 		r = fixbuf_init(t);
+	if (!r)
+		r = slots_init(t);
 	if (r < 0) {
 		io_uring_queue_exit(&t->ring);
 		return r;
@@ -158,6 +160,12 @@ static int turn(struct q_thr *t)
 		io_uring_get_events(&t->ring);
 		reap(t);
 	}
+	t->slots.turn++;
+	if (t->slots.nr_done) {
+		r = slots_empty_done(t);
+		if (r < 0)
+			return r;
+	}
 	t->be->turn_end(t);
 	return 0;
 }
@@ -183,6 +191,7 @@ void q_thr_run(struct q_thr *t)
 	if (r < 0) {
 		q_thr_fail(t, r, "cannot set up its ring");
 		fixbuf_fini(t);
+		slots_fini(t);
 		eng_phase(t->eng, r);
 		return;
 	}
@@ -202,5 +211,6 @@ void q_thr_run(struct q_thr *t)
 	}
 	io_uring_queue_exit(&t->ring);
 	fixbuf_fini(t);
+	slots_fini(t);
 	t->be->fini(t);
 }

@@ -52,6 +52,17 @@ struct q {
 	bool prepares; /* this thread prepares the tags of the queue */
 };
 
+/* Slots of the ring's buffer table that the server fills: slots.c. */
+struct q_slots {
+	unsigned int nr, nr_words;
+	uint64_t *full; /* bit per slot: the pages of a request are in it */
+	uint64_t *done; /* its request needs it no more */
+	unsigned int nr_done;
+	/* a command that fills a slot waits for the end of its turn before the kernel sees it */
+	uint32_t turn, *filled_in; /* this turn's number, that of each slot's command */
+	bool early;		   /* a slot is done in the turn in which it is filled */
+};
+
 struct q_thr {
 	struct io_uring ring;
 	const struct q_backend *be;
@@ -61,6 +72,7 @@ struct q_thr {
 	unsigned int live; /* commands with which the driver can still deliver requests */
 	unsigned int busy; /* requests taken whose result the driver has not got yet */
 	bool stop;
+	struct q_slots slots;
 	/* set up by the engine */
 	struct eng *eng;
 	unsigned int index;
@@ -170,6 +182,26 @@ int fixbuf_init(struct q_thr *t);
 void fixbuf_fini(struct q_thr *t);
 /* Slow path of q_fix_buf(). */
 bool fixbuf_more(struct q *q, uint16_t tag, uint32_t bytes);
+
+/* slots.c: 0 or -errno; fini() takes a half init(). */
+int slots_init(struct q_thr *t);
+void slots_fini(struct q_thr *t);
+/* Empties what slot_done() was told of, before the results of the requests go out. */
+int slots_empty_done(struct q_thr *t);
+
+static inline void slot_fill(struct q_slots *s, unsigned int i)
+{
+	s->full[i / 64] |= 1ULL << i % 64;
+	s->filled_in[i] = s->turn;
+}
+
+static inline void slot_done(struct q_slots *s, unsigned int i)
+{
+	s->full[i / 64] &= ~(1ULL << i % 64);
+	s->done[i / 64] |= 1ULL << i % 64;
+	s->nr_done++;
+	s->early |= s->filled_in[i] == s->turn;
+}
 
 /*
  * Is the data of a request in the ring's buffer table? Request pages always are; a server buffer

@@ -135,16 +135,20 @@ static void null_io_done(struct q *q, uint16_t tag, uint32_t aux, int32_t res)
 static void read_pages(struct q *q, uint16_t tag, uint32_t bytes)
 {
 	const struct dev_cfg *cfg = q->tgt_priv;
-	int r = q_begin_data(q, tag);
+	int r;
 
+	if (cfg->null_data[0] == 'n') {
+		/* nobody touches the pages: nobody needs them */
+		q_complete(q, tag, (int32_t)bytes);
+		return;
+	}
+	r = q_begin_data(q, tag);
 	if (r < 0) {
 		q_complete(q, tag, r);
-	} else if (cfg->null_data[0] == 'n') {
-		q_complete(q, tag, q_end_data(q, tag, (int32_t)bytes));
-	} else {
-		tag_of(q, tag)->done = 0;
-		fill_pages(q, tag);
+		return;
 	}
+	tag_of(q, tag)->done = 0;
+	fill_pages(q, tag);
 }
 
 /*

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * Null target: what a read returns after whatever was written, results, checks, parameters.
- * UNIT: cli/target/tgt_null.o cli/target/tgt_file.o cli/target/file_open.o cli/target/file_probe.o cli/target/target.o cli/engine/iobuf.o cli/engine/fixbuf.o cli/msg.o cli/util/fs.o cli/util/num.o cli/engine/sqe.o
+ * UNIT: cli/target/tgt_null.o cli/target/tgt_file.o cli/target/file_open.o cli/target/file_probe.o cli/target/target.o cli/engine/iobuf.o cli/engine/fixbuf.o cli/engine/slots.o cli/msg.o cli/util/fs.o cli/util/num.o cli/engine/sqe.o
  */
 #include "unit.h"
 

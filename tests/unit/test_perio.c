@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * Per-I/O back end: what it puts on the ring and what it makes of each completion.
- * UNIT: tests/unit/rig.o cli/engine/be_perio.o cli/engine/be_batch.o cli/engine/queue.o cli/engine/fixbuf.o cli/engine/engine.o cli/engine/iobuf.o cli/msg.o cli/util/num.o cli/engine/sqe.o
+ * UNIT: tests/unit/rig.o cli/engine/be_perio.o cli/engine/be_batch.o cli/engine/queue.o cli/engine/fixbuf.o cli/engine/slots.o cli/engine/engine.o cli/engine/iobuf.o cli/msg.o cli/util/num.o cli/engine/sqe.o
  */
 #include "unit.h"
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * One turn of an I/O thread: what is ready is handled before results go out, and nobody waits for more.
- * UNIT: tests/unit/vg_wait.o cli/engine/engine.o cli/engine/queue.o cli/engine/fixbuf.o cli/engine/iobuf.o cli/msg.o cli/util/num.o cli/engine/sqe.o
+ * UNIT: tests/unit/vg_wait.o cli/engine/engine.o cli/engine/queue.o cli/engine/fixbuf.o cli/engine/slots.o cli/engine/iobuf.o cli/msg.o cli/util/num.o cli/engine/sqe.o
  */
 #include "unit.h"
 
