@@ -8,12 +8,9 @@
 
 #include "engine/queue.h"
 
-/* What the commands of a queue say about buffers, worked out once. */
 struct perio_q {
-	uint64_t auto_reg;	/* of the SQE's addr: flags for the driver, first slot */
-	uint64_t auto_reg_step; /* from tag to tag; 0: the driver registers nothing */
-	uint64_t commit_addr;	/* of the buffer that goes with a result; 0: none does */
-	uint64_t commit_step;	/* bytes from tag to tag */
+	/* by tag, ready but for the result: COMMIT_AND_FETCH_REQ */
+	struct io_uring_sqe *results;
 };
 
 static void perio_need(const struct q_thr *t, unsigned int *ret_sq, unsigned int *ret_cq)
@@ -26,6 +23,21 @@ static void perio_need(const struct q_thr *t, unsigned int *ret_sq, unsigned int
 	*ret_cq = tags;
 }
 
+static void prep_command(const struct q *q, struct io_uring_sqe *sqe, uint32_t op, uint16_t tag,
+			 bool with_addr)
+{
+	struct ublksrv_io_cmd *cmd = q_cmd_area(sqe);
+	uint64_t auto_reg = 0;
+
+	if (q->mode->auto_reg)
+		auto_reg = q_buf_index(q, tag) |
+			   (q->mode->fallback ? UBLK_AUTO_BUF_REG_FALLBACK : 0) << 16;
+	q_prep_cdev(sqe, op, auto_reg, ud_pack(UD_BACKEND, 0, q->slot, tag));
+	*cmd = (struct ublksrv_io_cmd){
+		.q_id = q->id, .tag = tag, .addr = with_addr ? (uintptr_t)q_buf(q, tag) : 0
+	};
+}
+
 static int perio_init(struct q_thr *t)
 {
 	for (unsigned int i = 0; i < t->nr_qs; i++) {
@@ -35,15 +47,12 @@ static int perio_init(struct q_thr *t)
 		if (!p)
 			return -ENOMEM;
 		q->be = p;
-		if (q->mode->auto_reg) {
-			p->auto_reg = q_buf_index(q, 0) |
-				      (q->mode->fallback ? UBLK_AUTO_BUF_REG_FALLBACK : 0) << 16;
-			p->auto_reg_step = 1;
-		}
-		if (q->mode->commit_addr) {
-			p->commit_addr = (uintptr_t)q_buf(q, 0);
-			p->commit_step = q->buf_size;
-		}
+		p->results = aligned_alloc(sizeof(*p->results), q->depth * sizeof(*p->results));
+		if (!p->results)
+			return -ENOMEM;
+		for (unsigned int tag = 0; tag < q->depth; tag++)
+			prep_command(q, &p->results[tag], UBLK_U_IO_COMMIT_AND_FETCH_REQ,
+				     (uint16_t)tag, q->mode->commit_addr);
 	}
 	return 0;
 }
@@ -52,23 +61,13 @@ static void perio_fini(struct q_thr *t)
 {
 	t->live = 0;
 	for (unsigned int i = 0; i < t->nr_qs; i++) {
-		free(t->qs[i].be);
+		struct perio_q *p = t->qs[i].be;
+
+		if (p)
+			free(p->results);
+		free(p);
 		t->qs[i].be = NULL;
 	}
-}
-
-static inline void prep_command(const struct q *q, struct io_uring_sqe *sqe, uint32_t op,
-				uint16_t tag, int32_t res, uint64_t addr)
-{
-	const struct perio_q *p = q->be;
-	struct ublksrv_io_cmd *cmd = q_cmd_area(sqe);
-
-	q_prep_cdev(sqe, op, p->auto_reg + tag * p->auto_reg_step,
-		    ud_pack(UD_BACKEND, 0, q->slot, tag));
-	cmd->q_id = q->id;
-	cmd->tag = tag;
-	cmd->result = res;
-	cmd->addr = addr;
 }
 
 /* Puts one command for a tag on the ring; false when there is no room for it. */
@@ -78,7 +77,7 @@ static bool put_command(struct q *q, uint32_t op, uint16_t tag, bool with_addr)
 
 	if (!sqe)
 		return false;
-	prep_command(q, sqe, op, tag, 0, with_addr ? (uintptr_t)q_buf(q, tag) : 0);
+	prep_command(q, sqe, op, tag, with_addr);
 	return true;
 }
 
@@ -143,9 +142,10 @@ static void perio_on_cqe(struct q_thr *t, const struct io_uring_cqe *cqe)
 static inline void prep_result(const struct q *q, struct io_uring_sqe *sqe, uint16_t tag, int32_t res)
 {
 	const struct perio_q *p = q->be;
+	struct ublksrv_io_cmd *cmd = q_cmd_area(sqe);
 
-	prep_command(q, sqe, UBLK_U_IO_COMMIT_AND_FETCH_REQ, tag, res,
-		     p->commit_addr + tag * p->commit_step);
+	*sqe = p->results[tag];
+	cmd->result = res;
 }
 
 Q_RARE static void complete_full(struct q *q, uint16_t tag, int32_t res)

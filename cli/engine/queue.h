@@ -207,11 +207,15 @@ static inline void slot_done(struct q_slots *s, unsigned int i)
  * Is the data of a request in the ring's buffer table? Request pages always are; a server buffer
  * is put there as far as it was ever used, so that what is not used is not pinned.
  */
+static inline bool q_buf_fixed(const struct q *q, uint16_t tag, uint32_t bytes)
+{
+	return q->fixed_len ? q->fixed_len[tag] >= bytes : q->mode->request_buf;
+}
+
+/* The same, and puts it there if that can be. */
 static inline bool q_fix_buf(struct q *q, uint16_t tag, uint32_t bytes)
 {
-	if (!q->fixed_len)
-		return q->mode->request_buf;
-	return __builtin_expect(q->fixed_len[tag] >= bytes, 1) || fixbuf_more(q, tag, bytes);
+	return q_buf_fixed(q, tag, bytes) || (q->fixed_len && fixbuf_more(q, tag, bytes));
 }
 
 /* See struct iobuf_mode. */

@@ -95,16 +95,12 @@ static struct io_uring_sqe *file_sqe(struct q *q, uint16_t tag, uint8_t opcode)
 	return sqe;
 }
 
-/* Reads or writes what is left of a request. */
-static inline void put_rw(struct q *q, uint16_t tag, const struct ublksrv_io_desc *d, uint32_t done)
+/* fixed: the data is in the ring's buffer table */
+static inline void prep_rw(struct q *q, uint16_t tag, const struct ublksrv_io_desc *d,
+			   struct io_uring_sqe *sqe, uint32_t done, bool fixed)
 {
-	bool fixed = q_fix_buf(q, tag, bytes_of(d)), is_write = op_of(d) == UBLK_IO_OP_WRITE;
-	struct io_uring_sqe *sqe = q_sqe(q->thr);
+	bool is_write = op_of(d) == UBLK_IO_OP_WRITE;
 
-	if (__builtin_expect(!sqe, 0)) {
-		finish(q, tag, q_end_data(q, tag, -EBUSY));
-		return;
-	}
 	/* request pages start at address 0 of their slot */
 	prep(q, tag, sqe, is_write ? IORING_OP_WRITE : IORING_OP_READ, pos_of(q, d) + done,
 	     (q->buf ? (uintptr_t)q_buf(q, tag) : 0) + done);
@@ -118,16 +114,40 @@ static inline void put_rw(struct q *q, uint16_t tag, const struct ublksrv_io_des
 		sqe->rw_flags = RWF_DSYNC;
 }
 
-static void start_rw(struct q *q, uint16_t tag, const struct ublksrv_io_desc *d)
+/* Reads or writes what is left of a request. */
+Q_RARE static void put_rest(struct q *q, uint16_t tag, const struct ublksrv_io_desc *d, uint32_t done)
+{
+	bool fixed = q_fix_buf(q, tag, bytes_of(d));
+	struct io_uring_sqe *sqe = q_sqe(q->thr);
+
+	if (sqe)
+		prep_rw(q, tag, d, sqe, done, fixed);
+	else
+		finish(q, tag, q_end_data(q, tag, -EBUSY));
+}
+
+/* The same of a whole one, quickly where the ring and its buffer table are ready for it. */
+static void put_whole(struct q *q, uint16_t tag, const struct ublksrv_io_desc *d)
+{
+	struct io_uring_sqe *sqe = NULL;
+
+	tag_of(q, tag)->done = 0;
+	if (__builtin_expect(q_buf_fixed(q, tag, bytes_of(d)), 1))
+		sqe = q_sqe_free(q->thr);
+	if (__builtin_expect(!!sqe, 1))
+		prep_rw(q, tag, d, sqe, 0, true);
+	else
+		put_rest(q, tag, d, 0);
+}
+
+static void begin_rw(struct q *q, uint16_t tag, const struct ublksrv_io_desc *d)
 {
 	int r = q_begin_data(q, tag);
 
-	if (r < 0) {
+	if (r < 0)
 		finish(q, tag, r);
-		return;
-	}
-	tag_of(q, tag)->done = 0;
-	put_rw(q, tag, d, 0);
+	else
+		put_whole(q, tag, d);
 }
 
 static void put_flush(struct q *q, uint16_t tag)
@@ -179,13 +199,15 @@ static void put_discard(struct q *q, uint16_t tag, const struct ublksrv_io_desc 
 	sqe->addr3 = (uint64_t)d->nr_sectors << 9;
 }
 
-static void file_queue_io(struct q *q, uint16_t tag, const struct ublksrv_io_desc *d)
+static inline bool is_rw(const struct ublksrv_io_desc *d)
+{
+	return op_of(d) == UBLK_IO_OP_READ || op_of(d) == UBLK_IO_OP_WRITE;
+}
+
+__attribute__((noinline)) static void
+queue_other(struct q *q, uint16_t tag, const struct ublksrv_io_desc *d)
 {
 	switch (op_of(d)) {
-	case UBLK_IO_OP_READ:
-	case UBLK_IO_OP_WRITE:
-		start_rw(q, tag, d);
-		return;
 	case UBLK_IO_OP_FLUSH:
 		put_flush(q, tag);
 		return;
@@ -204,19 +226,25 @@ static void file_queue_io(struct q *q, uint16_t tag, const struct ublksrv_io_des
 	}
 }
 
+static void file_queue_io(struct q *q, uint16_t tag, const struct ublksrv_io_desc *d)
+{
+	if (!is_rw(d))
+		queue_other(q, tag, d);
+	else if (q->mode->passive)
+		put_whole(q, tag, d);
+	else
+		begin_rw(q, tag, d);
+}
+
 /* Short results are continued; one of 0 is the end of a backing that has shrunk. */
 static void rw_done(struct q *q, uint16_t tag, const struct ublksrv_io_desc *d, int32_t res)
 {
 	struct file_tag *ft = tag_of(q, tag);
 
-	if (__builtin_expect(res == (int32_t)bytes_of(d) && !ft->done, 1)) {
-		finish(q, tag, q_end_data(q, tag, res));
-		return;
-	}
 	if (res > 0)
 		ft->done += (uint32_t)res;
 	if (res == -EINTR || res == -EAGAIN || (res > 0 && ft->done < bytes_of(d))) {
-		put_rw(q, tag, d, ft->done);
+		put_rest(q, tag, d, ft->done);
 		return;
 	}
 	if (res == 0)
@@ -240,14 +268,26 @@ static void other_done(struct q *q, uint16_t tag, const struct ublksrv_io_desc *
 	finish(q, tag, res < 0 ? res : 0);
 }
 
+__attribute__((noinline)) static void
+rw_or_other_done(struct q *q, uint16_t tag, uint32_t aux, int32_t res)
+{
+	const struct ublksrv_io_desc *d = q_desc(q, tag);
+
+	if (is_rw(d))
+		rw_done(q, tag, d, res);
+	else
+		other_done(q, tag, d, aux, res);
+}
+
+/* Apart from all others: a whole request at once, with nothing to do about its data. */
 static void file_io_done(struct q *q, uint16_t tag, uint32_t aux, int32_t res)
 {
 	const struct ublksrv_io_desc *d = q_desc(q, tag);
 
-	if (op_of(d) == UBLK_IO_OP_READ || op_of(d) == UBLK_IO_OP_WRITE)
-		rw_done(q, tag, d, res);
+	if (q->mode->passive && is_rw(d) && !tag_of(q, tag)->done && res == (int32_t)bytes_of(d))
+		q_complete(q, tag, res);
 	else
-		other_done(q, tag, d, aux, res);
+		rw_or_other_done(q, tag, aux, res);
 }
 
 const struct tgt_ops tgt_file = {
