@@ -164,7 +164,7 @@ static int turn(struct q_thr *t)
 	if (t->slots.nr_done) {
 		r = slots_empty_done(t);
 		if (r < 0)
-			return r;
+			q_thr_fail(t, r, "cannot empty slots of its buffer table");
 	}
 	t->be->turn_end(t);
 	return 0;

@@ -57,7 +57,7 @@ struct q_slots {
 	unsigned int nr, nr_words;
 	uint64_t *full; /* bit per slot: the pages of a request are in it */
 	uint64_t *done; /* its request needs it no more */
-	unsigned int nr_done;
+	unsigned int nr_done, gap_max;
 	/* a command that fills a slot waits for the end of its turn before the kernel sees it */
 	uint32_t turn, *filled_in; /* this turn's number, that of each slot's command */
 	bool early;		   /* a slot is done in the turn in which it is filled */

@@ -11,8 +11,8 @@
 #include "engine/queue.h"
 
 #define RANGE_MAX 256U /* slots emptied by one call */
-/* Slots that are empty already may lie in a range; beyond so many in a row another call is cheaper. */
-#define GAP_MAX 4U
+/* Empty slots may lie between two of a range; when there are more, another call is cheaper. */
+#define GAP_MAX 3U
 #define WORD_BITS 64U
 
 int slots_init(struct q_thr *t)
@@ -28,6 +28,8 @@ int slots_init(struct q_thr *t)
 	s->done = calloc(s->nr_words, sizeof(*s->done));
 	s->filled_in = calloc(s->nr, sizeof(*s->filled_in));
 	s->turn = 1;
+	/* what looks empty from here may be a slot that the driver has filled */
+	s->gap_max = m->auto_reg ? 0 : GAP_MAX;
 	return s->full && s->done && s->filled_in ? 0 : -ENOMEM;
 }
 
@@ -50,7 +52,8 @@ static unsigned int range_end(const struct q_slots *s, unsigned int first)
 	unsigned int last = first;
 
 	for (unsigned int i = first + 1;
-	     i < s->nr && i - last <= GAP_MAX && i - first < RANGE_MAX && !has(s->full, i); i++)
+	     i < s->nr && i - last <= s->gap_max + 1 && i - first < RANGE_MAX && !has(s->full, i);
+	     i++)
 		if (has(s->done, i))
 			last = i;
 	return last;

@@ -228,6 +228,33 @@ static void test_random(void **state)
 	end(r);
 }
 
+/* Slots that the driver fills and empties are left alone, whatever is done around them. */
+static void test_the_drivers(void **state)
+{
+	struct rig *r = start();
+
+	(void)state;
+	slots_fini(&r->thr);
+	r->qs[0].mode = iobuf_mode(DATA_AUTO_ZC_FALLBACK);
+	assert_int_equal(slots_init(&r->thr), 0);
+	for (unsigned int i = 0; i < 12; i++)
+		if (i % 4 != 2)
+			r->desc[i].op_flags = UBLK_IO_F_NEED_REG_BUF;
+		else
+			table.full[i] = true;
+	for (unsigned int i = 0; i < 12; i++)
+		begin(r, i);
+	turn_end(r);
+	for (unsigned int i = 0; i < 12; i++) {
+		assert_true(table.full[i]);
+		done(r, i);
+	}
+	turn_end(r);
+	for (unsigned int i = 0; i < 12; i++)
+		assert_int_equal(table.full[i], i % 4 == 2);
+	end(r);
+}
+
 static void test_refused(void **state)
 {
 	struct rig *r = start();
@@ -246,9 +273,9 @@ static void test_refused(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(test_ranges),	  cmocka_unit_test(test_all),
-		cmocka_unit_test(test_same_turn), cmocka_unit_test(test_random),
-		cmocka_unit_test(test_refused),
+		cmocka_unit_test(test_ranges),	    cmocka_unit_test(test_all),
+		cmocka_unit_test(test_same_turn),   cmocka_unit_test(test_random),
+		cmocka_unit_test(test_the_drivers), cmocka_unit_test(test_refused),
 	};
 
 	return cmocka_run_group_tests_name("slots", tests, NULL, NULL);
