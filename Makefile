@@ -73,10 +73,16 @@ $(BUILD)/%.o: %.c | pkgs
 	@mkdir -p $(@D)
 	$(Q)$(CC) $(ALL_CFLAGS) -MMD -MP -c -o $@ $<
 
-# A unit test links the objects it names in a line "UNIT: cli/a.o cli/b.o".
+# All but the dispatcher: a unit test takes what it calls, and can stand in for a whole file.
+UNIT_LIB := $(BUILD)/libcli.a
+$(UNIT_LIB): $(filter-out $(BUILD)/cli/main.o,$(OBJS))
+	$(call say,AR,$@)
+	$(Q)rm -f $@ && $(AR) rcs $@ $^
+
+# A unit test also links the objects it names in a line "UNIT: tests/unit/a.o tests/unit/b.o".
 unit_objs = $(addprefix $(BUILD)/,$(shell sed -n 's/.*UNIT: *//p' $(1)))
 .SECONDEXPANSION:
-$(UNIT_BINS): $(BUILD)/%: $(BUILD)/%.o $$(call unit_objs,%.c)
+$(UNIT_BINS): $(BUILD)/%: $(BUILD)/%.o $$(call unit_objs,%.c) $(UNIT_LIB)
 	$(call say,LD,$@)
 	$(Q)$(CC) $(ALL_LDFLAGS) -o $@ $^ $(PKG_LIBS) -lcmocka
 

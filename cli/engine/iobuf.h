@@ -27,6 +27,7 @@ struct iobuf_mode {
 	bool fallback;	  /* or by the server where the driver could not */
 	bool get_data;	  /* writes are delivered twice, first without their data */
 	bool per_io_only; /* the driver's batch path has no such command */
+	bool passive;	  /* begin() and end() have nothing to do and need not be called */
 	/*
 	 * Before a target uses the data of a request: afterwards the data of a write is in the
 	 * server's buffer, or the request's pages are in the buffer table. 0 or -errno.

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * Lists of CPUs and texts of affinities: what is none is refused whole.
- * UNIT: cli/util/cpulist.o cli/dev/affinity.o cli/msg.o cli/util/fs.o cli/util/num.o
  */
 #include "unit.h"
 

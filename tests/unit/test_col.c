@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * Columns: the two arrays, the choice of columns, and JSON that never misses a key.
- * UNIT: cli/out/col.o cli/out/out_json.o cli/out/out_table.o cli/abi/feature.o cli/msg.o cli/util/num.o
  */
 #include "unit.h"
 

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * Control commands: what each one sends, what it makes of the answer.
- * UNIT: cli/ctrl/ctrl.o
  */
 #include "unit.h"
 

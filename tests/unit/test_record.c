@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * Records of devices: what is written comes back, what cannot be trusted does not.
- * UNIT: cli/dev/record.o cli/util/fs.o cli/util/num.o
  */
 #include "unit.h"
 

@@ -2,7 +2,7 @@
 /*
  * The server's ladder, with an error at every step: what is reported, and that each step is taken
  * back in reverse, the device deleted by a process that has closed it, with nothing left.
- * UNIT: tests/unit/world.o tests/unit/world_fake.o cli/serve.o cli/serve_steps.o cli/companion.o cli/protect.o cli/daemon.o cli/ctrl/ctrl.o cli/dev/record.o cli/dev/affinity.o cli/util/cpulist.o cli/abi/feature.o cli/engine/iobuf.o cli/target/target.o cli/target/tgt_null.o cli/target/tgt_file.o cli/target/file_open.o cli/target/file_check.o cli/target/file_probe.o cli/engine/fixbuf.o cli/msg.o cli/util/fs.o cli/util/num.o cli/engine/sqe.o
+ * UNIT: tests/unit/world.o tests/unit/world_fake.o
  */
 #include "unit.h"
 

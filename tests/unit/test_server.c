@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * What /proc tells of a server, from files as the kernel writes them.
- * UNIT: cli/dev/server.o cli/util/cpulist.o cli/util/fs.o cli/util/num.o
  */
 #include "unit.h"
 
