@@ -47,7 +47,7 @@ struct dev_cfg {
 	bool read_only;
 	bool no_partscan;
 	bool unprivileged; /* belongs to a user without CAP_SYS_ADMIN */
-	bool mlock; /* I/O buffers locked in memory */
+	bool mlock;	   /* I/O buffers locked in memory */
 	enum recovery recovery;
 	bool quiesce; /* the driver can take the device from its server */
 	enum data_mode mode;

@@ -307,13 +307,15 @@ static int check_unprivileged(const struct dev_cfg *d, struct fail *f)
 	if (geteuid() == 0)
 		return fail_set(f, FAIL_USAGE, "--unprivileged: only for users other than root");
 	if (mode->request_buf || !mode->commit_addr)
-		return fail_set(f, FAIL_USAGE,
-				"--data-mode %s: not with --unprivileged, whose server the driver does not trust with kernel memory (copy and get-data can be had)",
-				mode->name);
+		return fail_set(
+			f, FAIL_USAGE,
+			"--data-mode %s: not with --unprivileged, whose server the driver does not trust with kernel memory (copy and get-data can be had)",
+			mode->name);
 	if (d->recovery != RECOVERY_OFF)
-		return fail_set(f, FAIL_USAGE,
-				"--recovery %s: not with --unprivileged, the driver does not let I/O wait for such a server",
-				cfg_recovery_name(d->recovery));
+		return fail_set(
+			f, FAIL_USAGE,
+			"--recovery %s: not with --unprivileged, the driver does not let I/O wait for such a server",
+			cfg_recovery_name(d->recovery));
 	return 0;
 }
 

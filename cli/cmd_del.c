@@ -21,27 +21,20 @@ struct del_cfg {
 
 /* clang-format off: one option, one entry */
 #define FORCE_OPTION                                                                               \
-	{ .name = "force",                                                                         \
-	  .letter = 'f',                                                                           \
-	  .type = OPT_FLAG,                                                                        \
-	  .offset = AT(how.force),                                                                 \
-	  .help = "also while it is in use: its users get I/O errors" }
-#define WAIT_OPTION                                                                                \
-	{ .name = "wait",                                                                          \
-	  .type = OPT_UINT,                                                                        \
-	  .arg = "SEC",                                                                            \
-	  .offset = AT(how.wait_s),                                                                \
-	  .min = 0,                                                                                \
-	  .max = CMD_TIMEOUT_MAX,                                                                  \
-	  .help = "wait so long for users to go (default: 0)" }
+	{                                                                                          \
+		.name = "force", .letter = 'f', .type = OPT_FLAG, .offset = AT(how.force),         \
+		.help = "also while it is in use: its users get I/O errors"                        \
+	}
+#define WAIT_OPTION                                                                                 \
+	{                                                                                           \
+		.name = "wait", .type = OPT_UINT, .arg = "SEC", .offset = AT(how.wait_s), .min = 0, \
+		.max = CMD_TIMEOUT_MAX, .help = "wait so long for users to go (default: 0)"         \
+	}
 #define TIMEOUT_OPTION                                                                             \
-	{ .name = "timeout",                                                                       \
-	  .type = OPT_UINT,                                                                        \
-	  .arg = "SEC",                                                                            \
-	  .offset = AT(how.timeout_s),                                                             \
-	  .min = 1,                                                                                \
-	  .max = CMD_TIMEOUT_MAX,                                                                  \
-	  .help = "deadline (default: 30)" }
+	{                                                                                          \
+		.name = "timeout", .type = OPT_UINT, .arg = "SEC", .offset = AT(how.timeout_s),    \
+		.min = 1, .max = CMD_TIMEOUT_MAX, .help = "deadline (default: 30)"                 \
+	}
 
 static const struct opt del_options[] = {
 	{ .name = "all",

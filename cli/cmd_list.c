@@ -85,10 +85,11 @@ static void hint_next(const struct dev_view *v)
 		return;
 	/* with a server it is only on its way out */
 	if (!strcmp(v->state, "dead") && v->pid < 0 && v->has_record && v->rec.stopped)
-		msg_hint("device %d is stopped: 'ublkctl start %d' brings its disk back", v->id, v->id);
-	else if (!strcmp(v->state, "dead") && v->pid < 0)
-		msg_hint("device %d is DEAD: its server has gone; 'ublkctl del %d' removes it", v->id,
+		msg_hint("device %d is stopped: 'ublkctl start %d' brings its disk back", v->id,
 			 v->id);
+	else if (!strcmp(v->state, "dead") && v->pid < 0)
+		msg_hint("device %d is DEAD: its server has gone; 'ublkctl del %d' removes it",
+			 v->id, v->id);
 	else if (!strcmp(v->state, "quiesced") || !strcmp(v->state, "fail-io"))
 		msg_hint("device %d is without a server, its I/O %s: 'ublkctl %s %d' %s", v->id,
 			 *v->state == 'q' ? "waits" : "fails", again ? "recover" : "del", v->id,

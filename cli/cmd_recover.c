@@ -58,10 +58,11 @@ static const struct recover_cfg recover_defaults = {
 static int check_needs_server(const struct dev_view *v, const struct record *rec, struct fail *f)
 {
 	if (rec->cfg.recovery == RECOVERY_OFF)
-		return fail_set(f, EINVAL,
-				"device %d cannot be recovered: it was added without --recovery ('ublkctl %s %d' %s)",
-				v->id, v->has_disk ? "del" : "start", v->id,
-				v->has_disk ? "removes it" : "gives it a new disk");
+		return fail_set(
+			f, EINVAL,
+			"device %d cannot be recovered: it was added without --recovery ('ublkctl %s %d' %s)",
+			v->id, v->has_disk ? "del" : "start", v->id,
+			v->has_disk ? "removes it" : "gives it a new disk");
 	if (v->state && !strcmp(v->state, "dead"))
 		return fail_set(f, EINVAL, "device %d has no disk: 'ublkctl start %d' brings it back",
 				v->id, v->id);

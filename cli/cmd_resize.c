@@ -58,9 +58,10 @@ static int check_shrink(const struct dev_view *v, uint64_t size, bool force, str
 	if ((uint64_t)v->size <= size)
 		return 0;
 	if (!force)
-		return fail_set(f, EINVAL,
-				"device %d has %lld bytes: making it smaller cuts off its end and needs --force",
-				v->id, (long long)v->size);
+		return fail_set(
+			f, EINVAL,
+			"device %d has %lld bytes: making it smaller cuts off its end and needs --force",
+			v->id, (long long)v->size);
 	if (dev_find_user(v->id, user))
 		return fail_set(f, EBUSY, "device %d cannot be made smaller while it is %s", v->id,
 				user);
@@ -79,8 +80,7 @@ static int note_size(struct record *rec, struct fail *f)
 		       0;
 }
 
-static int resize(struct ctrl *c, const struct resize_cfg *cfg, int id, uint64_t size,
-		  struct fail *f)
+static int resize(struct ctrl *c, const struct resize_cfg *cfg, int id, uint64_t size, struct fail *f)
 {
 	struct record rec;
 	struct dev_view v;

@@ -54,8 +54,8 @@ static int prepare(const struct start_cfg *cfg, int id, struct record *ret, stru
 		return fail_set(f, EBUSY, "device %d is live already, served by process %d", id,
 				(int)v.pid);
 	if (v.has_disk)
-		return fail_set(f, EINVAL, "device %d has its disk: 'ublkctl recover %d' is for it", id,
-				id);
+		return fail_set(f, EINVAL, "device %d has its disk: 'ublkctl recover %d' is for it",
+				id, id);
 	return revive_load(&v, cfg->timeout_s, ret, f);
 }
 

@@ -183,7 +183,8 @@ static void prepare_crash_line(void)
 			     snprintf(crash_line, sizeof(crash_line), "ublkctl: crashed by signal ");
 
 	crash_digits = (size_t)n;
-	crash_len = (size_t)n + (size_t)snprintf(crash_line + n, sizeof(crash_line) - (size_t)n, "00\n");
+	crash_len =
+		(size_t)n + (size_t)snprintf(crash_line + n, sizeof(crash_line) - (size_t)n, "00\n");
 }
 
 void msg_on_crash(void)

@@ -28,8 +28,8 @@ static int raise_files(unsigned int need, struct fail *f)
 	more = (struct rlimit){ need, need > now.rlim_max ? need : now.rlim_max };
 	if (setrlimit(RLIMIT_NOFILE, &more) == 0)
 		return 0;
-	return fail_set(f, EMFILE, "%u open files are needed, the limit is %llu (RLIMIT_NOFILE)", need,
-			(unsigned long long)now.rlim_max);
+	return fail_set(f, EMFILE, "%u open files are needed, the limit is %llu (RLIMIT_NOFILE)",
+			need, (unsigned long long)now.rlim_max);
 }
 
 int protect_process(unsigned int need_files, struct fail *f)

@@ -61,13 +61,15 @@ int revive_load(const struct dev_view *v, unsigned int timeout_s, struct record 
 	if (r < 0)
 		return r;
 	if (fill_words(ret) < 0)
-		return fail_set(f, FAIL_UNSUPPORTED,
-				"device %d: its record names a target or mode that this ublkctl does not have",
-				v->id);
+		return fail_set(
+			f, FAIL_UNSUPPORTED,
+			"device %d: its record names a target or mode that this ublkctl does not have",
+			v->id);
 	if (strcmp(ret->data_mode, v->data_mode) || ret->cfg.batch != (v->batch == 1) ||
 	    strcmp(cfg_recovery_name(ret->cfg.recovery), v->recovery))
 		return fail_set(f, EINVAL,
-				"device %d: its record does not fit what the driver has of it", v->id);
+				"device %d: its record does not fit what the driver has of it",
+				v->id);
 	ret->cfg.quiesce = v->flags & UBLK_F_QUIESCE;
 	ret->cfg.timeout_s = timeout_s;
 	return tgt_find(ret->cfg.target)->same(&ret->cfg, f);
@@ -118,9 +120,10 @@ int revive_wait(struct ctrl *c, struct dev_view *v, int64_t deadline, struct fai
 		if (is_waiting(v))
 			return 0;
 		if (fs_now_ms() >= deadline)
-			return fail_set(f, ETIME,
-					"device %d: timed out waiting for the end of its server (state %s, process %d)",
-					id, v->state ? v->state : "unknown", (int)v->pid);
+			return fail_set(
+				f, ETIME,
+				"device %d: timed out waiting for the end of its server (state %s, process %d)",
+				id, v->state ? v->state : "unknown", (int)v->pid);
 		fs_sleep_ms(SERVE_POLL_MS);
 	}
 }

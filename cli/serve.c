@@ -16,7 +16,7 @@
 #include "util/cleanup.h"
 #include "util/fs.h"
 
-#define FILES_BESIDE 32 /* open files of a server beside its threads' rings */
+#define FILES_BESIDE 32	      /* open files of a server beside its threads' rings */
 #define UNDO_TIMEOUT_MS 10000 /* for each command while undoing */
 #define LOOK_TIMEOUT_MS 2000  /* for a look at the device at the end */
 
@@ -118,8 +118,8 @@ static bool is_wanted(struct server *s)
 		return false;
 	if (r < 0 || info.state != UBLK_S_DEV_DEAD)
 		return true;
-	return rec_read(s->rec_dir, s->cfg.id, &rec) == 0 &&
-	       rec.cookie == s->rec.cookie && rec.stopped;
+	return rec_read(s->rec_dir, s->cfg.id, &rec) == 0 && rec.cookie == s->rec.cookie &&
+	       rec.stopped;
 }
 
 /*

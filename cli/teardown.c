@@ -14,7 +14,7 @@
 
 #define POLL_MS 10
 #define SAFE_STOP_MS 3000 /* then it is looked whether there is a server at all */
-#define USER_POLL_MS 100 /* looking for users reads all of /proc */
+#define USER_POLL_MS 100  /* looking for users reads all of /proc */
 /* Devices that are stopped at a time: most of a stop is waiting for the kernel. */
 #define AT_ONCE 16
 /* An opener that no process shows is udev or the kernel on its way out: it gets this long. */
@@ -252,7 +252,8 @@ static int begin(struct ctrl *c, struct target_dev *t, int id, struct fail *f)
 		return fail_errno(f, -r, "cannot look at device %d", id);
 	if (t->how->keep && !t->view.has_record)
 		return fail_set(f, EINVAL,
-				"device %d has no record: 'ublkctl start' could not bring it back", id);
+				"device %d has no record: 'ublkctl start' could not bring it back",
+				id);
 	if (t->how->force)
 		dev_find_user(id, t->user);
 	return start_stop(t, fs_now_ms() + (int64_t)t->how->wait_s * 1000, f);
@@ -291,7 +292,7 @@ static int finish(struct ctrl *c, struct target_dev *t, struct fail *f)
 
 /* Stops n devices side by side. The first failure; all are tried, each failure is printed. */
 static int stop_some(struct ctrl *c, const struct teardown_how *how, bool safe_stop, const int *ids,
-		    size_t n, struct fail *f)
+		     size_t n, struct fail *f)
 {
 	struct target_dev *t = calloc(n, sizeof(*t));
 	int r, first = 0;

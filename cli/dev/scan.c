@@ -95,8 +95,7 @@ bool dev_anything_left(int id)
 {
 	char path[FS_PATH_MAX];
 
-	return dev_char_exists(id) || is_node(fs_path(path, "/dev/ublkc%d", id)) ||
-	       dev_disk_left(id);
+	return dev_char_exists(id) || is_node(fs_path(path, "/dev/ublkc%d", id)) || dev_disk_left(id);
 }
 
 int dev_parse_operand(const char *s, int *ret_id, struct fail *f)

@@ -54,8 +54,8 @@ static int perio_init(struct q_thr *t)
 		if (!p->results)
 			return -ENOMEM;
 		for (unsigned int tag = 0; tag < q->depth; tag++)
-			prep_command(q, &p->results[tag], UBLK_U_IO_COMMIT_AND_FETCH_REQ,
-				     0, (uint16_t)tag, q->mode->commit_addr);
+			prep_command(q, &p->results[tag], UBLK_U_IO_COMMIT_AND_FETCH_REQ, 0,
+				     (uint16_t)tag, q->mode->commit_addr);
 	}
 	return 0;
 }

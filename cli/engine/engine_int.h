@@ -14,9 +14,9 @@ struct eng {
 	struct eng_cfg cfg;
 	struct q_hw *hw;
 	struct q_thr *thr;
-	int stop_fd; /* eventfd, polled by every ring */
+	int stop_fd;  /* eventfd, polled by every ring */
 	int leave_fd; /* eventfd, the same: requests in hand first */
-	int done_fd; /* eventfd, written by the last thread to end */
+	int done_fd;  /* eventfd, written by the last thread to end */
 	pthread_mutex_t lock;
 	pthread_cond_t cond;
 	/* below: under lock */

@@ -175,7 +175,6 @@ int file_same(const struct dev_cfg *cfg, struct fail *f)
 	return r;
 }
 
-
 /* A regular file grows, a sparse end; a block device is as large as it is. */
 static int make_room(const struct dev_cfg *cfg, int fd, uint64_t need, struct fail *f)
 {
@@ -194,8 +193,8 @@ static int make_room(const struct dev_cfg *cfg, int fd, uint64_t need, struct fa
 	if (have >= need)
 		return 0;
 	if (S_ISBLK(st.st_mode) || cfg->read_only)
-		return fail_set(f, ENOSPC, "%s has %llu bytes: the device would need %llu", cfg->file,
-				(unsigned long long)have, (unsigned long long)need);
+		return fail_set(f, ENOSPC, "%s has %llu bytes: the device would need %llu",
+				cfg->file, (unsigned long long)have, (unsigned long long)need);
 	if (ftruncate(fd, (off_t)need) < 0)
 		return fail_errno(f, errno, "cannot make %s %llu bytes long", cfg->file,
 				  (unsigned long long)need);

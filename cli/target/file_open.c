@@ -23,7 +23,6 @@
 #include "util/fs.h"
 #include "util/num.h"
 
-
 /* ---- opening ---------------------------------------------------------------------------- */
 
 static int open_flags(const struct dev_cfg *cfg)

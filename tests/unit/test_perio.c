@@ -274,11 +274,10 @@ static void test_other_errors(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(test_prepare),	     cmocka_unit_test(test_prepare_refused),
-		cmocka_unit_test(test_late_refusal), cmocka_unit_test(test_delivery_and_result),
-		cmocka_unit_test(test_many_results), cmocka_unit_test(test_abort),
-		cmocka_unit_test(test_abort_while_busy),
-		cmocka_unit_test(test_other_errors),
+		cmocka_unit_test(test_prepare),		 cmocka_unit_test(test_prepare_refused),
+		cmocka_unit_test(test_late_refusal),	 cmocka_unit_test(test_delivery_and_result),
+		cmocka_unit_test(test_many_results),	 cmocka_unit_test(test_abort),
+		cmocka_unit_test(test_abort_while_busy), cmocka_unit_test(test_other_errors),
 	};
 
 	return cmocka_run_group_tests_name("perio", tests, NULL, NULL);

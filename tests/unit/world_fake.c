@@ -171,12 +171,16 @@ static const struct {
 	uint32_t op;
 	const char *word;
 } words[] = {
-	{ UBLK_U_CMD_ADD_DEV, "add" },	     { UBLK_U_CMD_SET_PARAMS, "params" },
-	{ UBLK_U_CMD_START_DEV, "start" },   { UBLK_U_CMD_GET_QUEUE_AFFINITY, "cpus" },
-	{ UBLK_U_CMD_GET_DEV_INFO, "info" }, { UBLK_U_CMD_GET_DEV_INFO2, "info2" },
+	{ UBLK_U_CMD_ADD_DEV, "add" },
+	{ UBLK_U_CMD_SET_PARAMS, "params" },
+	{ UBLK_U_CMD_START_DEV, "start" },
+	{ UBLK_U_CMD_GET_QUEUE_AFFINITY, "cpus" },
+	{ UBLK_U_CMD_GET_DEV_INFO, "info" },
+	{ UBLK_U_CMD_GET_DEV_INFO2, "info2" },
 	{ UBLK_U_CMD_START_USER_RECOVERY, "recovery" },
 	{ UBLK_U_CMD_END_USER_RECOVERY, "recovered" },
-	{ UBLK_U_CMD_DEL_DEV, "del" },	     { UBLK_U_CMD_STOP_DEV, "stop" },
+	{ UBLK_U_CMD_DEL_DEV, "del" },
+	{ UBLK_U_CMD_STOP_DEV, "stop" },
 };
 
 static int perform(const struct ctrl_cmd *cmd, int timeout_ms)
