@@ -249,7 +249,7 @@ static int show_run(const struct cmd_args *a, struct fail *f)
 	const struct show_cfg *cfg = a->cfg;
 	static struct dev_view v; /* what is printed points into it */
 	struct ctrl c = { 0 };
-	struct fail why;
+	struct fail why = { 0 };
 	int id, r = dev_parse_operand(a->operands[0], &id, f);
 
 	if (r < 0)
