@@ -59,6 +59,25 @@ static int prepare(const struct start_cfg *cfg, int id, struct record *ret, stru
 	return revive_load(&v, cfg->timeout_s, ret, f);
 }
 
+/*
+ * A driver that does not take a second server for a device without a disk (Linux 6.12 says EINVAL to
+ * its FETCH): the device is made once more, with the same id.
+ */
+static int make_anew(const struct start_cfg *cfg, const struct record *rec, struct fail *f)
+{
+	struct ctrl c;
+	int r = cmd_open_ctrl(&c, (int)cfg->timeout_s * 1000, f);
+
+	if (r < 0)
+		return r;
+	c.unprivileged = rec->cfg.unprivileged;
+	r = ctrl_del_dev(&c, (uint32_t)rec->cfg.id);
+	ctrl_close(&c);
+	if (r < 0)
+		return fail_errno(f, -r, "cannot make device %d anew", rec->cfg.id);
+	return revive_serve(rec, SERVE_ADD, cfg->foreground, f);
+}
+
 static int start_one(int id, const void *arg, struct fail *f)
 {
 	const struct start_cfg *cfg = arg;
@@ -67,6 +86,8 @@ static int start_one(int id, const void *arg, struct fail *f)
 
 	if (!r)
 		r = revive_serve(&rec, SERVE_START, cfg->foreground, f);
+	if (r == -SERVE_NO_SECOND)
+		r = make_anew(cfg, &rec, f);
 	if (r < 0 || cfg->foreground)
 		return r;
 	r = cmd_wait_node(id, rec.cfg.size, cfg->timeout_s, f);

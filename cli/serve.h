@@ -23,6 +23,9 @@ enum serve_how {
  */
 #define SERVE_SIG_LEAVE SIGUSR2
 
+/* Error of serve_again(SERVE_START): the driver takes no second server for a device without a disk. */
+#define SERVE_NO_SECOND 1003
+
 /* Pause and limit of the waits for nodes in /dev. */
 #define SERVE_POLL_MS 5
 

@@ -290,6 +290,10 @@ static int step_engine(struct server *s, struct fail *f)
 	r = get_affinity(s, sets, f);
 	if (!r)
 		r = eng_start(&ec, &s->eng, f);
+	if (r == -EINVAL && s->how == SERVE_START) {
+		f->err = SERVE_NO_SECOND;
+		return -SERVE_NO_SECOND;
+	}
 	if (!r && eng_flusher_errno(s->eng))
 		add_warning(s,
 			    "I/O threads are no I/O flushers (%s): memory reclaim may wait for this device",
