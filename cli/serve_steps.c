@@ -199,7 +199,11 @@ static int step_recovery(struct server *s, struct fail *f)
 					s->cfg.id);
 		fs_sleep_ms(SERVE_POLL_MS);
 	}
-	return r < 0 ? fail_errno(f, -r, "cannot recover device %d", s->cfg.id) : 0;
+	/*
+	 * Linux 6.12 says EINVAL when an earlier try got so far and no further: then this step is done.
+	 * Where it means anything else, the next ones say so.
+	 */
+	return r < 0 && r != -EINVAL ? fail_errno(f, -r, "cannot recover device %d", s->cfg.id) : 0;
 }
 
 /* udev can be slower than we are, or have the new node open itself. */
