@@ -3,7 +3,6 @@
  * add: words → struct dev_cfg, checks, a server in the background, its device verified.
  */
 #include <errno.h>
-#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -11,10 +10,10 @@
 #include <unistd.h>
 
 #include "cmd.h"
-#include "daemon.h"
 #include "dev/affinity.h"
 #include "dev/dev.h"
 #include "engine/iobuf.h"
+#include "launch.h"
 #include "serve.h"
 #include "target/target.h"
 #include "util/cleanup.h"
@@ -24,8 +23,6 @@
 #define QUEUES_DEFAULT_MAX 4
 #define BATCH_DEPTH_MIN 2
 #define BUF_SLOTS_MAX 16384U /* of a ring's buffer table */
-/* on top of the deadline: a server that failed in time still undoes what it did */
-#define UNDO_GRACE_MS 20000
 
 struct add_cfg {
 	struct cmd_common common;
@@ -338,17 +335,6 @@ static int check_driver(struct dev_cfg *d, const struct tgt_ops *tgt, struct fai
 	return cmd_need_features(serve_wanted_flags(d), mask, f);
 }
 
-/* The server deletes its device when it is asked to end: nobody was told of this one. */
-static void give_up_device(const struct dev_cfg *d, int id, pid_t server)
-{
-	int64_t deadline = fs_now_ms() + (int64_t)d->timeout_s * 1000;
-
-	if (kill(server, SERVE_SIG_UNDO) < 0)
-		return;
-	while (dev_anything_left(id) && fs_now_ms() < deadline)
-		fs_sleep_ms(SERVE_POLL_MS);
-}
-
 static int print_result(const struct add_cfg *cfg, int id, struct fail *f)
 {
 	int r = cfg->json ? cmd_print_device(id, f) : 0;
@@ -361,26 +347,16 @@ static int print_result(const struct add_cfg *cfg, int id, struct fail *f)
 	return 0;
 }
 
-static int serve_entry(void *arg, int report_fd)
-{
-	return serve(arg, report_fd) < 0;
-}
-
 static int add_background(struct add_cfg *cfg, struct fail *f)
 {
-	struct daemon_msg m;
-	int r = daemon_start(serve_entry, &cfg->dev, (int)cfg->dev.timeout_s * 1000 + UNDO_GRACE_MS,
-			     &m, f);
+	struct launched l;
+	int r = launch(&cfg->dev, &l, f);
 
 	if (r < 0)
 		return r;
-	if (*m.text)
-		msg_warn("%s", m.text);
-	r = cmd_wait_node(m.id, cfg->dev.size, cfg->dev.timeout_s, f);
-	if (!r)
-		r = print_result(cfg, m.id, f);
+	r = print_result(cfg, l.id, f);
 	if (r < 0)
-		give_up_device(&cfg->dev, m.id, m.pid);
+		launch_undo(&cfg->dev, &l);
 	return r;
 }
 

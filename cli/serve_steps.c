@@ -14,6 +14,7 @@
 #include <unistd.h>
 
 #include "abi/feature.h"
+#include "daemon.h"
 #include "dev/affinity.h"
 #include "engine/iobuf.h"
 #include "protect.h"
@@ -95,6 +96,15 @@ static void take_grant(struct server *s)
 		s->cfg.threads = s->cfg.queues;
 }
 
+/* From here on whoever waits for the server can delete the device if it does not get ready. */
+static void tell_added(const struct server *s)
+{
+	struct daemon_msg m = { .kind = DAEMON_ADDED, .id = s->cfg.id, .cookie = s->rec.cookie };
+
+	if (s->report_fd >= 0)
+		daemon_report(s->report_fd, &m);
+}
+
 static int step_add(struct server *s, struct fail *f)
 {
 	int r;
@@ -118,6 +128,7 @@ static int step_add(struct server *s, struct fail *f)
 		return fail_errno(f, -r, "cannot add a device");
 	s->step = STEP_ADDED;
 	take_grant(s);
+	tell_added(s);
 	return check_granted(s, s->info.flags, f);
 }
 

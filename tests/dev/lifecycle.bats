@@ -194,7 +194,7 @@ no_server() {
 	null_blk_drop nullb-resize
 }
 
-@test "kill -9 of the server at every step of add: the next command leaves a clean machine" {
+@test "kill -9 of the server at every step of add: it says so and leaves a clean machine" {
 	local step recovery words path
 	for path in $(paths); do
 		for recovery in off reissue; do
@@ -206,9 +206,8 @@ no_server() {
 				echo "$path $recovery step $step: status $status, $err"
 				[ "$status" -eq 1 ]
 				[ "$err" = "ublkctl: add: the server died before it was ready" ]
-				ublkctl list >/dev/null
-				ublkctl del --all
-				nothing_left
+				[ -z "$(ublkctl list --raw --noheadings)" ]
+				wait_for nothing_left
 			done
 		done
 	done

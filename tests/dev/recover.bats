@@ -168,7 +168,7 @@ kill_rounds() { # PATH TARGET
 	local path
 	for path in $(paths); do
 		device=$(add_target "$path" file -r fail-io)
-		start_load file 9000 --continue_on_error=write
+		start_load file 8000 --continue_on_error=write --thinktime=20000
 		wait_writes "$device" 300
 		kill_server 0
 		ublkctl recover 0

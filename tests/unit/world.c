@@ -222,9 +222,13 @@ void world_start(const struct dev_cfg *cfg, bool foreground, struct world_run *r
 
 bool world_message(const struct world_run *run, struct daemon_msg *ret)
 {
-	ssize_t n = read(run->report, ret, sizeof(*ret));
+	ssize_t n;
 
-	assert_true(n == 0 || n == (ssize_t)sizeof(*ret));
+	/* that a device was made is told on the way */
+	do {
+		n = read(run->report, ret, sizeof(*ret));
+		assert_true(n == 0 || n == (ssize_t)sizeof(*ret));
+	} while (n && ret->kind == DAEMON_ADDED);
 	return n != 0;
 }
 
