@@ -56,7 +56,8 @@ static void clear_left(struct daemon_msg *m, struct fail *why)
 	    daemon_call_wait(&call, &f) == 0)
 		return;
 	snprintf(why->text + n, sizeof(why->text) - n,
-		 "; device %d could not be deleted: 'ublkctl del --force %d' tries again", m->id, m->id);
+		 "; device %d could not be deleted: 'ublkctl del --force %d' tries again", m->id,
+		 m->id);
 }
 
 int launch(struct dev_cfg *cfg, struct launched *ret, struct fail *f)

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 #include "engine/engine.h"
+#include "engine/tgt_ops.h"
 
 #include <errno.h>
 #include <stdlib.h>
@@ -11,7 +12,6 @@
 #include "engine/engine_int.h"
 #include "engine/hold.h"
 #include "engine/iobuf.h"
-#include "target/target.h"
 #include "util/num.h"
 
 /* bytes; the loop needs little, and there can be many threads */

@@ -3,6 +3,7 @@
  * The loop of an I/O thread: submit and wait, reap, give each completion to back end or target.
  */
 #include "engine/queue.h"
+#include "engine/tgt_ops.h"
 
 #include <errno.h>
 #include <poll.h>
@@ -11,7 +12,6 @@
 #include <sys/prctl.h>
 
 #include "engine/engine_int.h"
-#include "target/target.h"
 #include "util/num.h"
 
 #ifndef PR_SET_IO_FLUSHER

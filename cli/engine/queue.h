@@ -15,9 +15,9 @@
 #include "abi/ublk_abi.h"
 #include "engine/backend.h"
 #include "engine/iobuf.h"
+#include "engine/tgt_ops.h"
 #include "engine/udata.h"
 #include "msg.h"
-#include "target/target.h"
 
 struct eng;
 
