@@ -270,6 +270,7 @@ static void take_tags(struct q *q, const struct io_uring_cqe *cqe)
 	}
 	tags = (const uint16_t *)(const void *)(b->bufs + (size_t)bid * TAG_BUF_LEN + b->pos[bid]);
 	q->thr->busy += n;
+	q->st->fetched[st_size(n)]++;
 	for (unsigned int i = 0; i < n; i++)
 		q_deliver(q, tags[i]);
 	b->pos[bid] += (unsigned int)cqe->res;
@@ -363,6 +364,7 @@ static void commit_one(struct q *q, struct io_uring_sqe *sqe, struct commit *c)
 	put_elems(q, sqe, UBLK_U_IO_COMMIT_IO_CMDS, AUX_COMMIT_ONE, e, 1);
 	sqe->flags |= IOSQE_CQE_SKIP_SUCCESS;
 	q->thr->busy--;
+	q->st->committed[0]++;
 	c->done = c->count = 0;
 }
 
@@ -372,6 +374,7 @@ static void commit_many(struct q *q, struct io_uring_sqe *sqe, struct commit *c)
 
 	put_elems(q, sqe, UBLK_U_IO_COMMIT_IO_CMDS, AUX_COMMIT, elem_at(b, c->elems, c->done),
 		  c->count - c->done);
+	q->st->committed[st_size(c->count - c->done)]++;
 	b->sent = true;
 }
 

@@ -111,6 +111,49 @@ static bool serves(const struct eng *e, unsigned int t, unsigned int q)
 	return t % n == q % n;
 }
 
+/* One block for each queue of each thread. */
+static unsigned int nr_blocks(const struct eng *e)
+{
+	return e->cfg.threads > e->cfg.queues ? e->cfg.threads : e->cfg.queues;
+}
+
+static int stats_open(struct eng *e)
+{
+	const unsigned int n = nr_blocks(e);
+	void *p;
+
+	e->stats_len = sizeof(struct st_head) + n * sizeof(struct st_block);
+	e->stats_fd = memfd_create(ST_NAME, MFD_CLOEXEC);
+	if (e->stats_fd < 0 || ftruncate(e->stats_fd, (off_t)e->stats_len) < 0)
+		return -errno;
+	p = mmap(NULL, e->stats_len, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_POPULATE, e->stats_fd, 0);
+	if (p == MAP_FAILED)
+		return -errno;
+	e->stats = p;
+	*e->stats = (struct st_head){
+		.magic = ST_MAGIC, .nr_blocks = n, .block_bytes = sizeof(struct st_block)
+	};
+	e->since = calloc((size_t)n * e->cfg.depth, sizeof(*e->since));
+	return e->since ? 0 : -ENOMEM;
+}
+
+static void stats_close(struct eng *e)
+{
+	if (e->stats)
+		munmap(e->stats, e->stats_len);
+	if (e->stats_fd >= 0)
+		close(e->stats_fd);
+	free(e->since);
+}
+
+static void q_take_block(struct eng *e, struct q *q, unsigned int n)
+{
+	q->st = (struct st_block *)(void *)(e->stats + 1) + n;
+	q->st->thread = q->thr->index;
+	q->st->queue = q->id;
+	q->since = e->since + (size_t)n * e->cfg.depth;
+}
+
 static int thr_add_queues(struct eng *e, struct q_thr *t)
 {
 	unsigned int n = 0;
@@ -139,6 +182,7 @@ static int thr_add_queues(struct eng *e, struct q_thr *t)
 			.buf_base = (uint16_t)(n * e->cfg.depth),
 			.prepares = hw->nr_threads == 0,
 		};
+		q_take_block(e, &t->qs[n], e->nr_taken++);
 		hw->nr_threads++;
 		n++;
 	}
@@ -159,6 +203,9 @@ static int eng_build(struct eng *e, struct fail *f)
 		return -ENOMEM;
 	if (e->stop_fd < 0 || e->leave_fd < 0 || e->done_fd < 0)
 		return -errno;
+	r = stats_open(e);
+	if (r < 0)
+		return r;
 	for (unsigned int i = 0; i < e->cfg.queues; i++) {
 		e->hw[i].id = (uint16_t)i;
 		e->hw[i].cpus = e->cfg.affinity[i];
@@ -251,7 +298,7 @@ int eng_start(const struct eng_cfg *cfg, struct eng **ret, struct fail *f)
 	if (!e)
 		return fail_errno(f, ENOMEM, "cannot start the I/O engine");
 	e->cfg = *cfg;
-	e->stop_fd = e->leave_fd = e->done_fd = -1;
+	e->stop_fd = e->leave_fd = e->done_fd = e->stats_fd = -1;
 	pthread_mutex_init(&e->lock, NULL);
 	pthread_cond_init(&e->cond, NULL);
 	r = eng_build(e, &why);
@@ -308,6 +355,7 @@ void eng_finish(struct eng *e, struct fail *f)
 	free(e->hw);
 	if (e->stop_fd >= 0)
 		close(e->stop_fd);
+	stats_close(e);
 	if (e->leave_fd >= 0)
 		close(e->leave_fd);
 	if (e->done_fd >= 0)

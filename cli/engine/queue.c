@@ -10,6 +10,7 @@
 #include <stdio.h>
 #include <string.h>
 #include <sys/prctl.h>
+#include <time.h>
 
 #include "engine/engine_int.h"
 #include "util/num.h"
@@ -161,6 +162,15 @@ static inline bool more_to_post(const struct q_thr *t)
 	return __atomic_load_n(t->ring.sq.kflags, __ATOMIC_RELAXED) & IORING_SQ_TASKRUN;
 }
 
+static void start_turn(struct q_thr *t)
+{
+	struct timespec ts;
+
+	clock_gettime(CLOCK_MONOTONIC, &ts);
+	t->now = (uint64_t)ts.tv_sec * 1000000000U + (uint64_t)ts.tv_nsec;
+	t->qs[0].st->wakeups++;
+}
+
 /* One turn: everything that is ready is handled before the next system call. */
 static int turn(struct q_thr *t)
 {
@@ -170,6 +180,7 @@ static int turn(struct q_thr *t)
 	/* EBUSY and EAGAIN: completions have to be reaped first */
 	if (r < 0 && r != -EINTR && r != -EBUSY && r != -EAGAIN)
 		return r;
+	start_turn(t);
 	reap(t);
 	/* once: nobody waits long for others */
 	if (more_to_post(t)) {

@@ -15,6 +15,7 @@
 #include "abi/ublk_abi.h"
 #include "engine/backend.h"
 #include "engine/iobuf.h"
+#include "engine/stats.h"
 #include "engine/tgt_ops.h"
 #include "engine/udata.h"
 #include "msg.h"
@@ -43,6 +44,8 @@ struct q {
 	int cdev;	     /* /dev/ublkcN, for system calls */
 	uint32_t *fixed_len; /* bytes of each tag's server buffer in the buffer table, or NULL */
 	uint16_t buf_base;   /* first slot of the queue's tags in the ring's buffer table */
+	struct st_block *st; /* counters of this thread and queue */
+	uint64_t *since;     /* by tag: the turn in which its request came, in ns */
 	void *tgt_priv;	     /* the target's own, of the device */
 	void *be;	     /* the back end's own, from init() to fini() */
 	struct q_hw *hw;
@@ -71,6 +74,7 @@ struct q_thr {
 	unsigned int nr_qs;
 	unsigned int live; /* commands with which the driver can still deliver requests */
 	unsigned int busy; /* requests taken whose result the driver has not got yet */
+	uint64_t now;	   /* of this turn, ns of CLOCK_MONOTONIC */
 	bool stop;
 	/*
 	 * Per-I/O path: a tag was aborted. The others follow, or whoever quiesced the device says that
@@ -169,6 +173,8 @@ static inline const struct ublksrv_io_desc *q_desc(const struct q *q, uint16_t t
 /* A request that was delivered: to the target. */
 static inline void q_deliver(struct q *q, uint16_t tag)
 {
+	q->st->taken++;
+	q->since[tag] = q->thr->now;
 	q->thr->tgt->queue_io(q, tag, q_desc(q, tag));
 }
 
@@ -239,6 +245,15 @@ static inline int32_t q_end_data(struct q *q, uint16_t tag, int32_t res)
 /* Result of a request: bytes or -errno; exactly once per delivery. */
 static inline void q_complete(struct q *q, uint16_t tag, int32_t res)
 {
+	const unsigned int op = q_desc(q, tag)->op_flags % ST_OPS;
+	struct st_block *st = q->st;
+
+	st->done[op]++;
+	if (__builtin_expect(res >= 0, 1))
+		st->bytes[op] += (uint32_t)res;
+	else
+		st->errors++;
+	st->latency[st_class(q->thr->now - q->since[tag])]++;
 	q->thr->be->complete(q, tag, res);
 }
 

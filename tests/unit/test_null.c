@@ -36,15 +36,21 @@ static const struct q_backend note_be = { .name = "note", .complete = note_compl
 struct rig {
 	struct q_thr thr;
 	struct q q;
+	struct ublksrv_io_desc desc[DEPTH];
+	uint64_t since[DEPTH];
 	uint8_t buf[DEPTH * BUF];
 };
 
 static int setup(void **state)
 {
+	static struct st_block block;
 	struct rig *r = calloc(1, sizeof(*r));
 
 	r->thr = (struct q_thr){ .be = &note_be, .tgt = &tgt_null, .qs = &r->q, .nr_qs = 1 };
 	r->q = (struct q){ .thr = &r->thr,
+			   .desc = r->desc,
+			   .st = &block,
+			   .since = r->since,
 			   .depth = DEPTH,
 			   .buf = r->buf,
 			   .buf_size = BUF,
