@@ -126,7 +126,8 @@ static int stats_open(struct eng *e)
 	e->stats_fd = memfd_create(ST_NAME, MFD_CLOEXEC);
 	if (e->stats_fd < 0 || ftruncate(e->stats_fd, (off_t)e->stats_len) < 0)
 		return -errno;
-	p = mmap(NULL, e->stats_len, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_POPULATE, e->stats_fd, 0);
+	p = mmap(NULL, e->stats_len, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_POPULATE, e->stats_fd,
+		 0);
 	if (p == MAP_FAILED)
 		return -errno;
 	e->stats = p;

@@ -60,6 +60,15 @@ static struct json_object *names_array(const struct col_value *v)
 	return a;
 }
 
+static struct json_object *counts_array(const struct col_value *v)
+{
+	struct json_object *a = json_object_new_array();
+
+	for (size_t i = 0; a && i < v->nr_counts; i++)
+		json_object_array_add(a, json_object_new_uint64(v->counts[i]));
+	return a;
+}
+
 /* NULL is JSON's null: nothing is known. */
 static struct json_object *value_to_json(const struct col *c, const struct col_value *v)
 {
@@ -68,6 +77,8 @@ static struct json_object *value_to_json(const struct col *c, const struct col_v
 		return v->text ? out_json_text(v->text) : NULL;
 	case COL_NAMES:
 		return v->has_names ? names_array(v) : NULL;
+	case COL_COUNTS:
+		return v->counts ? counts_array(v) : NULL;
 	case COL_BOOL:
 		return v->num < 0 ? NULL : json_object_new_boolean(v->num != 0);
 	case COL_NUM:

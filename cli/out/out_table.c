@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 #include <errno.h>
+#include <inttypes.h>
 #include <libsmartcols/libsmartcols.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -20,6 +21,15 @@ static void names_text(const struct col_value *v, char *buf)
 		n += (size_t)snprintf(buf + n, CELL_MAX - n, "%s%s", i ? "," : "", v->names[i]);
 }
 
+static void counts_text(const struct col_value *v, char *buf)
+{
+	size_t n = 0;
+
+	buf[0] = '\0';
+	for (size_t i = 0; i < v->nr_counts && n < CELL_MAX; i++)
+		n += (size_t)snprintf(buf + n, CELL_MAX - n, "%s%" PRIu64, i ? "," : "", v->counts[i]);
+}
+
 /* Text of a cell in buf or elsewhere; NULL where nothing is known. */
 static const char *cell_text(const struct col *c, const struct col_value *v, bool bytes, char *buf)
 {
@@ -30,6 +40,11 @@ static const char *cell_text(const struct col *c, const struct col_value *v, boo
 		if (!v->has_names)
 			return NULL;
 		names_text(v, buf);
+		return buf;
+	case COL_COUNTS:
+		if (!v->counts)
+			return NULL;
+		counts_text(v, buf);
 		return buf;
 	case COL_BOOL:
 		return v->num < 0 ? NULL : v->num ? "yes" : "no";
