@@ -26,6 +26,8 @@ struct target_dev {
 	bool safe_stop; /* the driver itself refuses to stop a disk in use */
 	struct dev_view view;
 	struct daemon_call call;
+	int64_t users_until; /* fs_now_ms(): so long for users to go, the same for all devices */
+	int64_t deadline;    /* fs_now_ms(): of everything after that */
 	char user[DEV_USER_TEXT]; /* who loses it by --force */
 	bool missing;		  /* and that is no failure */
 	int err;		  /* of the start; the text is printed already */
@@ -168,37 +170,43 @@ static int busy(int id, const char *who, struct fail *f)
 	return fail_set(f, EBUSY, "device %d is busy: %s", id, who);
 }
 
-/* Waits for users as long as the options say; deadline in fs_now_ms(). */
-static int wait_unused(const struct target_dev *t, int64_t deadline, struct fail *f)
+/* Waits for users as long as the options say. */
+static int wait_unused(const struct target_dev *t, struct fail *f)
 {
 	char user[DEV_USER_TEXT];
 
 	if (t->how->force)
 		return 0;
 	while (dev_find_user(t->view.id, user)) {
-		if (fs_now_ms() >= deadline)
+		if (fs_now_ms() >= t->users_until)
 			return busy(t->view.id, user, f);
 		fs_sleep_ms(USER_POLL_MS);
 	}
 	return 0;
 }
 
-static int start_stop(struct target_dev *t, int64_t deadline, struct fail *f)
+static int start_stop(struct target_dev *t, struct fail *f)
 {
-	int r = wait_unused(t, deadline, f);
+	int64_t now, whole_ms = (int64_t)t->how->timeout_s * 1000;
+	int r = wait_unused(t, f);
 
-	return r < 0 ? r :
-		       daemon_call_start(&t->call, stop_and_delete, t,
-					 (int)t->how->timeout_s * 1000, f);
+	if (r < 0)
+		return r;
+	now = fs_now_ms();
+	if (!t->deadline)
+		t->deadline = now + whole_ms;
+	return daemon_call_start(&t->call, stop_and_delete, t,
+				 t->deadline > now ? (int)(t->deadline - now) : 1, f);
 }
 
 /* After start_stop(): the result, with further tries while an opener is only passing by. */
 static int finish_stop(struct target_dev *t, struct fail *f)
 {
-	int64_t now = fs_now_ms(), deadline = now + (int64_t)t->how->wait_s * 1000;
-	int64_t last = now + UNSEEN_USER_MS > deadline ? now + UNSEEN_USER_MS : deadline;
+	int64_t last = fs_now_ms() + UNSEEN_USER_MS;
 	int r;
 
+	if (last < t->users_until)
+		last = t->users_until;
 	for (;;) {
 		r = daemon_call_wait(&t->call, f);
 		if (r == -ETIME)
@@ -208,7 +216,7 @@ static int finish_stop(struct target_dev *t, struct fail *f)
 		if (fs_now_ms() >= last)
 			return busy(t->view.id, "it is open, by nobody that can be seen from here", f);
 		fs_sleep_ms(POLL_MS);
-		r = start_stop(t, deadline, f);
+		r = start_stop(t, f);
 		if (r < 0)
 			return r;
 	}
@@ -217,7 +225,6 @@ static int finish_stop(struct target_dev *t, struct fail *f)
 /* The id was free when the driver returned; nodes go through devtmpfs or udev a little later. */
 static int wait_gone(const struct target_dev *t, struct fail *f)
 {
-	int64_t deadline = fs_now_ms() + (int64_t)t->how->timeout_s * 1000;
 	const struct dev_view *v = &t->view;
 
 	/* the record's pid counts where the driver says the same: it can be another namespace's */
@@ -231,7 +238,7 @@ static int wait_gone(const struct target_dev *t, struct fail *f)
 		if (dev_probe(NULL, v->id, &now) == 0 && now.has_record &&
 		    now.rec.cookie != v->rec.cookie)
 			break;
-		if (fs_now_ms() >= deadline)
+		if (fs_now_ms() >= t->deadline)
 			return timed_out(t, "for its nodes and its server to go", f);
 		fs_sleep_ms(POLL_MS);
 	}
@@ -256,7 +263,7 @@ static int begin(struct ctrl *c, struct target_dev *t, int id, struct fail *f)
 				id);
 	if (t->how->force)
 		dev_find_user(id, t->user);
-	return start_stop(t, fs_now_ms() + (int64_t)t->how->wait_s * 1000, f);
+	return start_stop(t, f);
 }
 
 /* The driver lets go of an id a little after the nodes. */
@@ -294,6 +301,7 @@ static int finish(struct ctrl *c, struct target_dev *t, struct fail *f)
 static int stop_some(struct ctrl *c, const struct teardown_how *how, bool safe_stop, const int *ids,
 		     size_t n, struct fail *f)
 {
+	const int64_t users_until = fs_now_ms() + (int64_t)how->wait_s * 1000;
 	struct target_dev *t = calloc(n, sizeof(*t));
 	int r, first = 0;
 
@@ -301,6 +309,7 @@ static int stop_some(struct ctrl *c, const struct teardown_how *how, bool safe_s
 		return fail_errno(f, ENOMEM, "cannot stop devices");
 	for (size_t i = 0; i < n; i++) {
 		t[i].how = how;
+		t[i].users_until = users_until;
 		t[i].safe_stop = safe_stop;
 		t[i].err = begin(c, &t[i], ids[i], f);
 		if (t[i].err < 0)
