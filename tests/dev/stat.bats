@@ -48,10 +48,11 @@ stat_of() { # JQ-FILTER
 	local device
 	device=$(ublkctl add -t null -q 1)
 	fio --name=x --filename="$device" --rw=randread --bs=4k --iodepth=16 --ioengine=io_uring --direct=1 \
-		--rate_iops=1000 --time_based --runtime=8 --output-format=json --output="$BATS_TEST_TMPDIR/fio" \
+		--rate_iops=1000 --time_based --runtime=12 --output-format=json --output="$BATS_TEST_TMPDIR/fio" \
 		>/dev/null 2>&1 3>&- &
 	load=$!
-	sleep 2
+	# it has begun, and has made good what it missed meanwhile
+	wait_for stat_of '.reads > 2000' >/dev/null
 	status=0
 	timeout -s INT 4.5 "${BUILD:-build}/ublkctl" stat 0 --watch 1 --raw --noheadings -o READS \
 		>"$BATS_TEST_TMPDIR/watch" || status=$?
