@@ -12,7 +12,7 @@
 #include <string.h>
 
 #define CFG_ID_ANY (-1)
-#define CFG_ID_MAX 1048575 /* the driver's largest id is one below the number of minors */
+#define CFG_ID_MAX 1048575     /* the driver's largest id is one below the number of minors */
 #define CFG_AFFINITY_TEXT 4096 /* bytes of the longest text of affinities, with its end */
 
 enum data_mode {

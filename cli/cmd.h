@@ -84,6 +84,12 @@ int cmd_ids(const struct cmd_args *a, int **ret_ids, size_t *ret_count, struct f
 /* The same, or those of all devices; one of the two must be asked for. */
 int cmd_ids_or_all(const struct cmd_args *a, bool all, int **ret_ids, size_t *ret_count,
 		   struct fail *f);
+/*
+ * fn in a process of its own, which goes on alone after timeout_s: for commands that wait in the driver
+ * where no signal reaches them. 0, fn's -errno with its text, or -ETIME.
+ */
+int cmd_in_helper(int (*fn)(void *arg, struct fail *f), void *arg, unsigned int timeout_s,
+		  struct fail *f);
 /* fn for each id, all are tried, each failure is printed; the first one's error. */
 int cmd_each(const int *ids, size_t n, int (*fn)(int id, const void *arg, struct fail *f),
 	     const void *arg, struct fail *f);

@@ -8,6 +8,7 @@
 
 #include "abi/feature.h"
 #include "cmd.h"
+#include "daemon.h"
 #include "dev/dev.h"
 #include "serve.h"
 #include "util/cleanup.h"
@@ -170,6 +171,19 @@ int cmd_ids_or_all(const struct cmd_args *a, bool all, int **ret_ids, size_t *re
 	*ret_ids = NULL;
 	*ret_count = 0;
 	return 0;
+}
+
+int cmd_in_helper(int (*fn)(void *arg, struct fail *f), void *arg, unsigned int timeout_s,
+		  struct fail *f)
+{
+	struct daemon_call call;
+	int r = daemon_call_start(&call, fn, arg, (int)timeout_s * 1000, f);
+
+	if (!r)
+		r = daemon_call_wait(&call, f);
+	return r == -ETIME ?
+		       fail_set(f, ETIME, "timed out after %u s waiting for the driver", timeout_s) :
+		       r;
 }
 
 int cmd_each(const int *ids, size_t n, int (*fn)(int id, const void *arg, struct fail *f),

@@ -78,13 +78,17 @@ static const struct opt stop_options[] = {
 
 static const struct del_cfg del_defaults = { .how.timeout_s = CMD_TIMEOUT_DEFAULT };
 
-/* What lost its server and has no disk: nothing can use it, nothing serves it, nobody wants it back. */
+/*
+ * What lost its server and has no disk: nothing can use it, nothing serves it, nobody wants it back. By
+ * its record: a device without one can be another tool's that is just being made, and another user's
+ * record cannot be seen.
+ */
 static bool is_dead(struct ctrl *c, int id)
 {
 	struct dev_view v;
 
 	return dev_probe(c, id, &v) == 0 && v.state && !strcmp(v.state, "dead") && v.pid < 0 &&
-	       !v.has_disk && !(v.has_record && (v.rec.stopped || rec_server_alive(&v.rec)));
+	       !v.has_disk && v.has_record && !v.rec.stopped && !rec_server_alive(&v.rec);
 }
 
 static int keep_dead(unsigned int timeout_s, int *ids, size_t *count, struct fail *f)

@@ -9,7 +9,6 @@
 #include "dev/dev.h"
 #include "revive.h"
 #include "target/target.h"
-#include "util/cleanup.h"
 #include "util/num.h"
 
 struct resize_cfg {
@@ -68,11 +67,15 @@ static int check_shrink(const struct dev_view *v, uint64_t size, bool force, str
 	return 0;
 }
 
-/* For the next server. The device has the new size already. */
-static int note_size(struct record *rec, struct fail *f)
+static void set_size(struct record *rec, const void *arg)
 {
-	_cleanup_fd_ int dir = rec_open_dir(false);
-	int r = dir < 0 ? dir : rec_write(dir, rec);
+	rec->cfg.size = *(const uint64_t *)arg;
+}
+
+/* For the next server. The device has the new size already. */
+static int note_size(const struct record *rec, uint64_t size, struct fail *f)
+{
+	int r = rec_update(rec->cfg.id, rec->cookie, set_size, &size);
 
 	return r < 0 ? fail_errno(f, -r,
 				  "device %d has its new size, but its record could not be written",
@@ -80,10 +83,32 @@ static int note_size(struct record *rec, struct fail *f)
 		       0;
 }
 
+/* In a helper process: a stop that is stuck, or a quiesce that waits, makes the driver wait as well. */
+struct update {
+	uint32_t id;
+	uint64_t size;
+	bool unprivileged;
+};
+
+static int update_size(void *arg, struct fail *f)
+{
+	const struct update *u = arg;
+	struct ctrl c;
+	int r = cmd_open_ctrl(&c, INT32_MAX, f);
+
+	if (r < 0)
+		return r;
+	c.unprivileged = u->unprivileged;
+	r = ctrl_update_size(&c, u->id, u->size);
+	ctrl_close(&c);
+	return r < 0 ? fail_errno(f, -r, "cannot resize device %u", u->id) : 0;
+}
+
 static int resize(struct ctrl *c, const struct resize_cfg *cfg, int id, uint64_t size, struct fail *f)
 {
 	struct record rec;
 	struct dev_view v;
+	struct update u;
 	uint64_t mask;
 	int r = cmd_get_features(c, &mask, f);
 
@@ -103,13 +128,11 @@ static int resize(struct ctrl *c, const struct resize_cfg *cfg, int id, uint64_t
 		r = tgt_find(rec.cfg.target)->resize(&rec.cfg, size, f);
 	if (r < 0)
 		return r;
-	c->unprivileged = v.flags & UBLK_F_UNPRIVILEGED_DEV;
-	r = ctrl_update_size(c, (uint32_t)id, size);
-	if (r < 0)
-		return fail_errno(f, -r, "cannot resize device %d", id);
-	r = cmd_wait_node(id, size, cfg->timeout_s, f);
-	rec.cfg.size = size;
-	return r < 0 ? r : note_size(&rec, f);
+	u = (struct update){ (uint32_t)id, size, v.flags & UBLK_F_UNPRIVILEGED_DEV };
+	r = cmd_in_helper(update_size, &u, cfg->timeout_s, f);
+	if (!r)
+		r = cmd_wait_node(id, size, cfg->timeout_s, f);
+	return r < 0 ? r : note_size(&rec, size, f);
 }
 
 static int resize_run(const struct cmd_args *a, struct fail *f)

@@ -5,6 +5,7 @@
 #include <errno.h>
 #include <signal.h>
 #include <stdio.h>
+#include <string.h>
 #include <sys/syscall.h>
 #include <unistd.h>
 
@@ -23,7 +24,7 @@ struct restart_cfg {
 
 #define AT(member) offsetof(struct restart_cfg, member)
 /* Time that the driver gets to say that it timed out, before we do. */
-#define ANSWER_MS 2000
+#define ANSWER_S 2U
 
 #define TIMEOUT_OPTION                                                                             \
 	{                                                                                          \
@@ -73,20 +74,35 @@ static int still_busy(const struct dev_view *v, unsigned int timeout_s, struct f
 {
 	return fail_set(
 		f, ETIME,
-		"device %d: its server (process %d) still has requests after %u s; new ones wait until 'ublkctl quiesce %d' succeeds, or the server is killed and 'ublkctl recover %d' follows",
+		"device %d: its server (process %d) still has requests after %u s; new ones wait. 'ublkctl restart %d' tries again; or kill the server, and 'ublkctl recover %d'",
 		v->id, (int)v->pid, timeout_s, v->id, v->id);
 }
 
-/* Per-I/O path: the driver takes the idle tags away, the server goes when its requests are done. */
-static int ask_driver(struct ctrl *c, const struct dev_view *v, unsigned int timeout_s, struct fail *f)
-{
-	int r;
+struct question {
+	uint32_t id;
+	unsigned int timeout_s;
+};
 
-	c->timeout_ms = (int)timeout_s * 1000 + ANSWER_MS;
-	r = ctrl_quiesce_dev(c, (uint32_t)v->id, timeout_s * 1000);
-	if (r == -EBUSY || r == -ETIME)
-		return still_busy(v, timeout_s, f);
-	return r < 0 && r != -ENODEV ? fail_errno(f, -r, "cannot quiesce device %d", v->id) : 0;
+static int quiesce_dev(void *arg, struct fail *f)
+{
+	const struct question *q = arg;
+	struct ctrl c;
+	int r = cmd_open_ctrl(&c, INT32_MAX, f);
+
+	if (r < 0)
+		return r;
+	r = ctrl_quiesce_dev(&c, q->id, q->timeout_s * 1000);
+	ctrl_close(&c);
+	return r < 0 && r != -ENODEV ? fail_errno(f, -r, "cannot quiesce device %u", q->id) : 0;
+}
+
+/* Per-I/O path: the driver takes the idle tags away, the server goes when its requests are done. */
+static int ask_driver(const struct dev_view *v, unsigned int timeout_s, struct fail *f)
+{
+	struct question q = { (uint32_t)v->id, timeout_s };
+	int r = cmd_in_helper(quiesce_dev, &q, timeout_s + ANSWER_S, f);
+
+	return r == -EBUSY || r == -ETIME ? still_busy(v, timeout_s, f) : r;
 }
 
 /* One of ours lets go at once. On the batch path it does all of it, hold.h says why. */
@@ -114,9 +130,17 @@ static int quiesce(struct ctrl *c, struct dev_view *v, unsigned int timeout_s, s
 
 	if (!v->has_disk)
 		return fail_set(f, EINVAL, "device %d has no disk: nothing to quiesce", v->id);
-	r = v->batch == 1 && v->has_record ? 0 : ask_driver(c, v, timeout_s, f);
+	if (v->batch == 1 && !v->has_record)
+		return fail_set(
+			f, EINVAL,
+			"device %d is another tool's and on the batch path: the driver's own way would make its I/O fail",
+			v->id);
+	r = v->batch == 1 ? 0 : ask_driver(v, timeout_s, f);
 	if (!r)
 		r = ask_server(v, f);
+	/* the driver can have taken nearly all of the time to say yes */
+	if (!r && deadline < fs_now_ms() + ANSWER_S * 1000)
+		deadline = fs_now_ms() + ANSWER_S * 1000;
 	if (!r)
 		r = revive_wait(c, v, deadline, f);
 	return r == -ETIME ? still_busy(v, timeout_s, f) : r;
@@ -168,15 +192,33 @@ static int prepare(const struct restart_cfg *cfg, int id, struct record *ret, st
 	return r;
 }
 
+/*
+ * Between two servers the device has none: who presses Ctrl-C then, or loses the connection, would
+ * leave it so.
+ */
+static void hold_signals(sigset_t *ret_before)
+{
+	sigset_t set;
+
+	sigemptyset(&set);
+	sigaddset(&set, SIGINT);
+	sigaddset(&set, SIGTERM);
+	sigaddset(&set, SIGHUP);
+	sigprocmask(SIG_BLOCK, &set, ret_before);
+}
+
 static int restart_one(int id, const void *arg, struct fail *f)
 {
-	struct record rec;
-	int r = prepare(arg, id, &rec, f);
+	struct record rec = { .pid = 0 }; /* 0: the last server was not stopped */
+	sigset_t before;
+	int r;
 
-	if (r < 0)
-		return r;
-	r = revive_serve(&rec, SERVE_RECOVER, false, f);
-	if (r < 0)
+	hold_signals(&before);
+	r = prepare(arg, id, &rec, f);
+	if (!r)
+		r = revive_serve(&rec, SERVE_RECOVER, false, f);
+	sigprocmask(SIG_SETMASK, &before, NULL);
+	if (r < 0 && rec.pid)
 		msg_hint("device %d has no server now, its I/O %s: 'ublkctl recover %d' tries again",
 			 id, rec.cfg.recovery == RECOVERY_FAIL_IO ? "fails" : "waits", id);
 	else if (printf("/dev/ublkb%d\n", id) < 0 || fflush(stdout))
@@ -196,8 +238,8 @@ static int keep_served(unsigned int timeout_s, int *ids, size_t *count, struct f
 	for (size_t i = 0; i < *count; i++) {
 		struct dev_view v;
 
-		if (dev_probe(&c, ids[i], &v) == 0 && v.has_record && v.has_disk &&
-		    (v.flags & UBLK_F_QUIESCE))
+		if (dev_probe(&c, ids[i], &v) == 0 && v.has_record && v.state &&
+		    !strcmp(v.state, "live") && (v.flags & UBLK_F_QUIESCE))
 			ids[n++] = ids[i];
 	}
 	ctrl_close(&c);

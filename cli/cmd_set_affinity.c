@@ -172,10 +172,14 @@ static int set_threads(const struct job *j, struct fail *f)
 	return 0;
 }
 
+static void set_text(struct record *rec, const void *arg)
+{
+	snprintf(rec->affinity, sizeof(rec->affinity), "%s", (const char *)arg);
+}
+
 static int note(const struct record *rec, struct fail *f)
 {
-	_cleanup_fd_ int dir = rec_open_dir(false);
-	int r = dir < 0 ? dir : rec_write(dir, rec);
+	int r = rec_update(rec->cfg.id, rec->cookie, set_text, rec->affinity);
 
 	return r < 0 ? fail_errno(f, -r, "device %d runs so now, but its record could not be written",
 				  rec->cfg.id) :

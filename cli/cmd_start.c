@@ -59,23 +59,46 @@ static int prepare(const struct start_cfg *cfg, int id, struct record *ret, stru
 	return revive_load(&v, cfg->timeout_s, ret, f);
 }
 
-/*
- * A driver that does not take a second server for a device without a disk (Linux 6.12 says EINVAL to
- * its FETCH): the device is made once more, with the same id.
- */
-static int make_anew(const struct start_cfg *cfg, const struct record *rec, struct fail *f)
+/* In a helper process. Only if it is still the device of the record, and still without a disk. */
+static int delete_stopped(void *arg, struct fail *f)
 {
+	const struct record *rec = arg;
+	_cleanup_fd_ int dir = rec_open_dir(false);
+	struct ublksrv_ctrl_dev_info info;
+	uint32_t id = (uint32_t)rec->cfg.id;
 	struct ctrl c;
-	int r = cmd_open_ctrl(&c, (int)cfg->timeout_s * 1000, f);
+	int r = cmd_open_ctrl(&c, INT32_MAX, f);
 
 	if (r < 0)
 		return r;
 	c.unprivileged = rec->cfg.unprivileged;
-	r = ctrl_del_dev(&c, (uint32_t)rec->cfg.id);
+	r = ctrl_get_dev_info(&c, id, &info);
+	if (!r && (info.ublksrv_flags != rec->cookie || info.state != UBLK_S_DEV_DEAD))
+		return fail_set(f, EBUSY, "device %u was started meanwhile", id);
+	if (!r && dir >= 0)
+		rec_remove(dir, rec->cfg.id, rec->cookie);
+	if (!r)
+		r = ctrl_del_dev(&c, id);
 	ctrl_close(&c);
+	return r < 0 ? fail_errno(f, -r, "cannot make device %u anew", id) : 0;
+}
+
+/*
+ * A driver that does not take a second server for a device without a disk (Linux 6.12 says EINVAL to
+ * its FETCH): the device is made once more, with the same id.
+ */
+static int make_anew(const struct start_cfg *cfg, struct record *rec, struct fail *f)
+{
+	int r = cmd_in_helper(delete_stopped, rec, cfg->timeout_s, f);
+	size_t n;
+
 	if (r < 0)
-		return fail_errno(f, -r, "cannot make device %d anew", rec->cfg.id);
-	return revive_serve(rec, SERVE_ADD, cfg->foreground, f);
+		return r;
+	r = revive_serve(rec, SERVE_ADD, cfg->foreground, f);
+	n = strlen(f->text);
+	if (r < 0 && n)
+		snprintf(f->text + n, sizeof(f->text) - n, "; device %d is gone", rec->cfg.id);
+	return r;
 }
 
 static int start_one(int id, const void *arg, struct fail *f)

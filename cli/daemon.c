@@ -154,6 +154,7 @@ static int wait_ready(int fd, int timeout_ms, struct daemon_msg *m, struct fail 
 			       fail_set(f, EIO, "the server died before it was ready");
 	}
 	m->pid = seen.pid;
+	m->cookie = seen.cookie;
 	if (m->kind == DAEMON_READY)
 		return 0;
 	/* the end of the pipe is the end of the process: nothing of it is left then */

@@ -70,7 +70,7 @@ int launch(struct dev_cfg *cfg, struct launched *ret, struct fail *f)
 			clear_left(&m, f);
 		return r;
 	}
-	*ret = (struct launched){ .id = m.id, .pid = m.pid };
+	*ret = (struct launched){ .id = m.id, .pid = m.pid, .cookie = m.cookie };
 	if (*m.text)
 		msg_warn("%s", m.text);
 	r = cmd_wait_node(m.id, cfg->size, cfg->timeout_s, f);
@@ -82,9 +82,15 @@ int launch(struct dev_cfg *cfg, struct launched *ret, struct fail *f)
 void launch_undo(const struct dev_cfg *d, const struct launched *l)
 {
 	int64_t deadline = fs_now_ms() + (int64_t)d->timeout_s * 1000;
+	struct daemon_msg left = { .id = l->id, .cookie = l->cookie };
+	struct fail f = { .text = "" };
 
-	if (kill(l->pid, SERVE_SIG_UNDO) < 0)
-		return;
-	while (dev_anything_left(l->id) && fs_now_ms() < deadline)
-		fs_sleep_ms(SERVE_POLL_MS);
+	/* the server deletes its device when it is asked to end; one that has died did not */
+	if (kill(l->pid, SERVE_SIG_UNDO) == 0)
+		while (dev_anything_left(l->id) && fs_now_ms() < deadline)
+			fs_sleep_ms(SERVE_POLL_MS);
+	if (dev_anything_left(l->id))
+		clear_left(&left, &f);
+	if (*f.text)
+		msg_error("%s", f.text + 2);
 }

@@ -5,6 +5,7 @@
 #ifndef LAUNCH_H
 #define LAUNCH_H
 
+#include <stdint.h>
 #include <sys/types.h>
 
 #include "cfg.h"
@@ -13,6 +14,7 @@
 struct launched {
 	int id;
 	pid_t pid; /* of the server */
+	uint64_t cookie;
 };
 
 /*

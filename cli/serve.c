@@ -33,11 +33,13 @@ static void let_go(struct server *s)
  * Everything back in reverse. The engine is closed before the device is deleted: nobody may wait
  * for STOP_DEV or DEL_DEV in a process that holds /dev/ublkcN.
  */
-static void undo(struct server *s)
+static void undo(struct server *s, struct fail *why)
 {
 	/* a device that was there before stays, without a server as before */
 	const bool is_new = s->how == SERVE_ADD;
+	size_t n = strlen(why->text);
 	struct fail f;
+	int r = 0;
 
 	if (s->eng)
 		eng_finish(s->eng, &f);
@@ -50,7 +52,10 @@ static void undo(struct server *s)
 	if (is_new && s->step >= STEP_RECORDED)
 		rec_remove(s->rec_dir, s->cfg.id, s->rec.cookie);
 	if (is_new && s->step >= STEP_ADDED)
-		ctrl_del_dev(&s->ctrl, (uint32_t)s->cfg.id);
+		r = ctrl_del_dev(&s->ctrl, (uint32_t)s->cfg.id);
+	if (r < 0 && r != -ENODEV)
+		snprintf(why->text + n, sizeof(why->text) - n,
+			 "; device %d could not be deleted: %s", s->cfg.id, strerror(-r));
 	if (s->step >= STEP_TARGET)
 		s->tgt->close(&s->dev, is_new);
 	let_go(s);
@@ -149,7 +154,9 @@ static int report_failed(const struct server *s, const struct fail *f)
 	struct daemon_msg m = { .kind = DAEMON_FAILED, .err = f->err };
 
 	if (s->report_fd < 0) {
-		msg_error("%s", f->text);
+		/* the caller knows another way */
+		if (f->err != SERVE_NO_SECOND)
+			msg_error("%s", f->text);
 	} else {
 		snprintf(m.text, sizeof(m.text), "%s", f->text);
 		daemon_report(s->report_fd, &m);
@@ -234,12 +241,12 @@ static int serve_device(struct server *s)
 	if (!r)
 		r = serve_climb(s, &f);
 	if (r < 0) {
-		undo(s);
+		undo(s, &f);
 		return report_failed(s, &f);
 	}
 	if (report_ready(s) < 0 && s->how == SERVE_ADD) {
 		msg_error("device %d: nobody waits for it any more, deleting it", s->cfg.id);
-		undo(s);
+		undo(s, &f);
 		return -EPIPE;
 	}
 	r = isolate_root();

@@ -146,7 +146,9 @@ static void fill_record(struct server *s)
 	snprintf(rec->io, sizeof(rec->io), "%s", s->cfg.file ? cfg_io_name(s->cfg.io) : "");
 	snprintf(rec->null_data, sizeof(rec->null_data), "%s",
 		 s->cfg.null_data ? s->cfg.null_data : "");
-	snprintf(rec->affinity, sizeof(rec->affinity), "%s", s->cfg.affinity ? s->cfg.affinity : "");
+	if (s->cfg.affinity != rec->affinity)
+		snprintf(rec->affinity, sizeof(rec->affinity), "%s",
+			 s->cfg.affinity ? s->cfg.affinity : "");
 	snprintf(rec->version, sizeof(rec->version), "%s", UBLKCTL_VERSION);
 	rec->pid = getpid();
 	rec->pid_start = fs_pid_start(rec->pid);
@@ -217,6 +219,29 @@ static int step_recovery(struct server *s, struct fail *f)
 	return r < 0 && r != -EINVAL ? fail_errno(f, -r, "cannot recover device %d", s->cfg.id) : 0;
 }
 
+/* With its node open the id stays this device's: is it still the one of the record? */
+static int check_adopted(struct server *s, struct fail *f)
+{
+	struct ublksrv_ctrl_dev_info info;
+	struct record now;
+	int r;
+
+	set_ctrl_timeout(s);
+	r = ctrl_get_dev_info(&s->ctrl, (uint32_t)s->cfg.id, &info);
+	if (r < 0)
+		return fail_errno(f, -r, "cannot look at device %d", s->cfg.id);
+	if (info.ublksrv_flags != s->rec.cookie)
+		return fail_set(f, ENODEV, "device %d is gone", s->cfg.id);
+	/* what was changed while the last server ended; nobody else writes from here on */
+	if (rec_read(s->rec_dir, s->cfg.id, &now) == 0 && now.cookie == s->rec.cookie) {
+		s->cfg.size = now.cfg.size;
+		snprintf(s->rec.affinity, sizeof(s->rec.affinity), "%s", now.affinity);
+		s->cfg.affinity = *s->rec.affinity ? s->rec.affinity : NULL;
+		fill_record(s);
+	}
+	return 0;
+}
+
 /* udev can be slower than we are, or have the new node open itself. */
 static int step_open(struct server *s, struct fail *f)
 {
@@ -227,13 +252,18 @@ static int step_open(struct server *s, struct fail *f)
 		s->cdev = open(path, O_RDWR | O_CLOEXEC);
 		if (s->cdev >= 0)
 			break;
+		if (errno == EACCES && s->cfg.unprivileged && fs_now_ms() >= s->deadline)
+			return fail_set(
+				f, EACCES,
+				"cannot open %s: no udev rule has given it to this user (61-ublkctl-unprivileged.rules)",
+				path);
 		if ((errno != ENOENT && errno != EBUSY && errno != EACCES) ||
 		    fs_now_ms() >= s->deadline)
 			return fail_errno(f, errno, "cannot open %s", path);
 		fs_sleep_ms(SERVE_POLL_MS);
 	}
 	s->step = STEP_OPENED;
-	return 0;
+	return s->how == SERVE_ADD ? 0 : check_adopted(s, f);
 }
 
 static int step_params(struct server *s, struct fail *f)

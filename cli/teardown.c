@@ -45,18 +45,22 @@ static bool is_served(struct ctrl *c, uint32_t id)
 /*
  * The safe stop waits for a lock that whoever opens the disk has, or the driver's own look for
  * partitions, also while its I/O waits for a server. Without one there is none to lose: the other stop
- * makes that I/O fail and goes through.
+ * makes that I/O fail and goes through. Not so where only the safe one is wanted.
  */
-static int safe_stop(struct ctrl *c, uint32_t id)
+static int safe_stop(struct ctrl *c, const struct target_dev *t)
 {
 	const int whole_ms = c->timeout_ms;
-	int r = -ETIME;
+	uint32_t id = (uint32_t)t->view.id;
+	int r;
 
 	c->timeout_ms = SAFE_STOP_MS;
-	while (r == -ETIME && is_served(c, id))
+	do
 		r = ctrl_try_stop_dev(c, id);
+	while (r == -ETIME && fs_now_ms() < t->deadline && (t->how->safe_only || is_served(c, id)));
 	c->timeout_ms = whole_ms;
-	return r == -ETIME ? ctrl_stop_dev(c, id) : r;
+	return r == -ETIME && !t->how->safe_only && fs_now_ms() < t->deadline ?
+		       ctrl_stop_dev(c, id) :
+		       r;
 }
 
 static int stop_disk(struct ctrl *c, const struct target_dev *t)
@@ -64,7 +68,7 @@ static int stop_disk(struct ctrl *c, const struct target_dev *t)
 	uint32_t id = (uint32_t)t->view.id;
 	int r;
 
-	r = t->how->force || !t->safe_stop ? ctrl_stop_dev(c, id) : safe_stop(c, id);
+	r = t->how->force || !t->safe_stop ? ctrl_stop_dev(c, id) : safe_stop(c, t);
 	return r == -ENODEV ? 0 : r; /* no disk: nothing to stop */
 }
 
@@ -87,19 +91,15 @@ static void remove_record(const struct target_dev *t)
 		msg_debug("the record of device %d stays", t->view.id);
 }
 
+static void set_stopped(struct record *rec, const void *arg)
+{
+	rec->stopped = *(const bool *)arg;
+}
+
 /* Before the server can end: it looks there whether its device is still wanted. */
 static int mark_stopped(const struct target_dev *t, bool stopped)
 {
-	_cleanup_fd_ int dir = rec_open_dir(false);
-	struct record rec;
-	int r = dir < 0 ? dir : rec_read(dir, t->view.id, &rec);
-
-	if (r < 0)
-		return r;
-	if (rec.cookie != t->view.cookie)
-		return -ESTALE;
-	rec.stopped = stopped;
-	return rec_write(dir, &rec);
+	return rec_update(t->view.id, t->view.cookie, set_stopped, &stopped);
 }
 
 static int stop_failed(const struct target_dev *t, int r, struct fail *f)

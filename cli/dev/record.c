@@ -331,6 +331,21 @@ int rec_load(int id, struct record *ret)
 	return root < 0 ? root : rec_read(root, id, ret);
 }
 
+int rec_update(int id, uint64_t cookie, void (*change)(struct record *rec, const void *arg),
+	       const void *arg)
+{
+	_cleanup_fd_ int dir = rec_open_dir(false);
+	struct record rec;
+	int r = dir < 0 ? dir : rec_read(dir, id, &rec);
+
+	if (r < 0)
+		return r;
+	if (rec.cookie != cookie)
+		return -ESTALE;
+	change(&rec, arg);
+	return rec_write(dir, &rec);
+}
+
 bool rec_server_alive(const struct record *rec)
 {
 	/* 0 is what fs_pid_start() says of a process that has ended */

@@ -50,6 +50,12 @@ int rec_remove(int dirfd, int id, uint64_t cookie);
  * that large.
  */
 int rec_read(int dirfd, int id, struct record *ret);
+/*
+ * Changes the record of a device as it is now: others may have written it since it was read. change()
+ * gets it with arg. -ESTALE: the id is another device's by now.
+ */
+int rec_update(int id, uint64_t cookie, void (*change)(struct record *rec, const void *arg),
+	       const void *arg);
 /* The record of an id wherever the caller's could be: the own directory, then root's. */
 int rec_load(int id, struct record *ret);
 bool rec_server_alive(const struct record *rec);

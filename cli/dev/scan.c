@@ -110,8 +110,8 @@ int dev_parse_operand(const char *s, int *ret_id, struct fail *f)
 		id = id_of(s, "");
 	if (id < 0)
 		return fail_set(f, FAIL_USAGE,
-				"'%s' is not a device id (a number from 0 to %d, or /dev/ublkbN)", s,
-				CFG_ID_MAX);
+				"'%s' is not a device id (a number from 0 to %d, or /dev/ublkbN)",
+				s, CFG_ID_MAX);
 	*ret_id = id;
 	return 0;
 }

@@ -335,7 +335,8 @@ int eng_leave(struct eng *e)
 	int r = e->cfg.batch ? hold_requests(e->cfg.fds[Q_FILE_CDEV]) : 0;
 
 	/* behind what the driver has passed on: a ring hands completions out in their order */
-	eventfd_write(e->leave_fd, 1);
+	if (r == 0)
+		eventfd_write(e->leave_fd, 1);
 	return r;
 }
 

@@ -43,8 +43,7 @@ int eng_done_fd(const struct eng *e);
 void eng_stop(struct eng *e);
 /*
  * The threads end when the requests in hand are done. On the batch path this makes the driver hold new
- * ones first; on the other QUIESCE_DEV has done it. 0 or -errno: then the threads may have ended with
- * requests that the driver thinks they have.
+ * ones first; on the other QUIESCE_DEV has done it. 0 or -errno: then the threads go on.
  */
 int eng_leave(struct eng *e);
 /* Joins and frees everything. f holds the first thread's reason, err 0 when there is none. */

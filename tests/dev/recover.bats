@@ -133,6 +133,8 @@ kill_rounds() { # PATH TARGET
 		errors=$(load_errors)
 		echo "errors: $errors"
 		[ "$errors" -le $((rounds * 16)) ]
+		# 84: a block that was acknowledged had other data
+		[ "$(load_says .jobs[0].error)" -ne 84 ]
 		ublkctl del 0
 	done < <(shapes)
 }

@@ -162,7 +162,9 @@ static void test_undo_fails(void **state)
 	world->plan.fail_op = UBLK_U_CMD_START_DEV;
 	world->plan.also_fail_op = UBLK_U_CMD_DEL_DEV;
 	world->plan.fail_err = EBUSY;
-	fails(&cfg, EBUSY, "cannot start device 0: Device or resource busy",
+	fails(&cfg, EBUSY,
+	      "cannot start device 0: Device or resource busy; device 0 could not be deleted: "
+	      "Device or resource busy",
 	      T_ENGINE " start! finish cdev unlink del! close");
 }
 

@@ -18,7 +18,8 @@
 #define FIRST "ns open add record params cpus cpus engine start info2 record root finish info2"
 #define T_ADOPT "ns open info2"
 #define T_RECOVERY T_ADOPT " recovery"
-#define T_ENGINE " cpus cpus engine"
+#define T_OPENED " info2"
+#define T_ENGINE T_OPENED " cpus cpus engine"
 
 static struct record rec;
 
@@ -159,7 +160,7 @@ static void test_stopped(void **state)
 	first_server(stop_as_told, " cdev close");
 	assert_int_equal(world_records(), 1);
 	next_works(SERVE_START, T_ADOPT
-		   " params" T_ENGINE " start info2 record root finish info2 unlink cdev close");
+		   T_OPENED " params cpus cpus engine start info2 record root finish info2 unlink cdev close");
 }
 
 static void ask_to_leave(void)
@@ -215,9 +216,10 @@ static void test_failures(void **state)
 	world->ended = true;
 	next_fails(SERVE_START, UBLK_U_CMD_SET_PARAMS,
 		   "cannot set the parameters of device 0: Operation not permitted",
-		   T_ADOPT " params! cdev close");
+		   T_ADOPT T_OPENED " params! cdev close");
 	next_fails(SERVE_START, UBLK_U_CMD_START_DEV, "cannot start device 0: Operation not permitted",
-		   T_ADOPT " params" T_ENGINE " start! finish cdev close");
+		   T_ADOPT T_OPENED " params cpus cpus engine"
+				    " start! finish cdev close");
 }
 
 /* The id is another device's by now. */

@@ -126,7 +126,8 @@ static pid_t child_with(const char *name, const struct st_head *h, size_t len)
 		int fd = memfd_create(name, 0);
 
 		if (fd < 0 || ftruncate(fd, (off_t)len) < 0 ||
-		    pwrite(fd, h, sizeof(*h), 0) != (ssize_t)sizeof(*h) || write(ready[1], "x", 1) != 1)
+		    pwrite(fd, h, sizeof(*h), 0) != (ssize_t)sizeof(*h) ||
+		    write(ready[1], "x", 1) != 1)
 			_exit(1);
 		pause();
 	}
