@@ -207,6 +207,13 @@ static int finish_stop(struct target_dev *t, struct fail *f)
 
 	if (last < t->users_until)
 		last = t->users_until;
+	/* the one form of delete for it waits for who has the disk open: --force does not */
+	if (t->how->force && t->view.flags & UBLK_F_UNPRIVILEGED_DEV)
+		while (fs_now_ms() < t->deadline) {
+			if (!dev_anything_left(t->view.id))
+				return 0;
+			fs_sleep_ms(POLL_MS);
+		}
 	for (;;) {
 		r = daemon_call_wait(&t->call, f);
 		if (r == -ETIME)

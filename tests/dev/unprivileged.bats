@@ -126,6 +126,40 @@ owned() { # DEVICE
 	wait_for nothing_left
 }
 
+@test "stop, start, resize and a forced delete by the owner" {
+	local img=/tmp/run-$ME/img
+	as $ME truncate -s 16M "$img"
+	me add -t file -f "$img" --unprivileged
+	me stop 0
+	[ -z "$(ublkctl del --dead --dry-run)" ]
+	me start 0
+	if has_zero_copy; then
+		me resize 0 32M
+		[ "$(blockdev --getsize64 /dev/ublkb0)" -eq $((32 << 20)) ]
+	fi
+	me show 0 --json | jq -e ".device.uid == $ME and .device.record.trusted"
+	hold_open /dev/ublkb0 60
+	run_split me del 0
+	[ "$status" -eq 5 ]
+	run_split me del --force 0 --timeout 10
+	[ "$status" -eq 0 ]
+	kill "$opener"
+	wait "$opener" || true
+	wait_for nothing_left
+}
+
+@test "without the rules an add says which are missing and leaves nothing" {
+	mv /run/udev/rules.d/61-ublkctl-unprivileged.rules /run/udev/kept
+	udevadm control --reload
+	run_split me add -t null --unprivileged --timeout 3
+	mv /run/udev/kept /run/udev/rules.d/61-ublkctl-unprivileged.rules
+	udevadm control --reload
+	[ "$status" -eq 6 ]
+	[[ $err == *"61-ublkctl-unprivileged.rules"* ]]
+	ublkctl del --all
+	wait_for nothing_left
+}
+
 @test "SIGTERM: the server of a normal user deletes its device" {
 	me add -t null --unprivileged
 	kill -TERM "$(server_pid 0)"
