@@ -202,6 +202,9 @@ static int device_round(struct bench_run *b, const struct bench_cell *c, struct 
 	set_cell(&d, b->plan, c);
 	progress(b, row);
 	r = add_prepare(&d, f);
+	if (!r && b->plan->load.block_size % d.block_size)
+		r = fail_set(f, FAIL_USAGE, "--bs: %u is no multiple of the block size %llu of %s",
+			     b->plan->load.block_size, (unsigned long long)d.block_size, d.file);
 	if (!r)
 		r = add_start(&d, &m, f);
 	if (r < 0)
