@@ -55,6 +55,8 @@ struct dev_cfg {
 	const char *mode_word;	   /* of the command line, NULL: default */
 	const char *recovery_word; /* the same */
 	const char *null_data;	   /* null target: "zeros" or "none" */
+	const char *scheduler;	   /* I/O scheduler of the disk, or "kernel"; NULL: as that */
+	const char *queue_attr;	   /* "NAME=VALUE,…", see dev/qattr.h; may be NULL */
 	const char *affinity; /* "QUEUE=CPUS:…" of queues that do not have the driver's; may be NULL */
 	/* file target */
 	const char *file;    /* absolute once it was checked */

@@ -50,7 +50,8 @@ struct cmd {
 };
 
 extern const struct cmd cmd_add, cmd_del, cmd_list, cmd_recover, cmd_quiesce, cmd_restart, cmd_stop,
-	cmd_start, cmd_resize, cmd_show, cmd_set_affinity, cmd_stat, cmd_feature, cmd_help;
+	cmd_start, cmd_resize, cmd_show, cmd_set_affinity, cmd_stat, cmd_bench, cmd_feature,
+	cmd_help;
 
 /* n-th command, NULL behind the last. */
 const struct cmd *cmd_at(unsigned int n);

@@ -113,6 +113,10 @@ static void log_limited(int prio, const char *text)
 	log_line(prio, text);
 }
 
+#define ERASE_LINE "\r\033[K"
+
+static bool has_progress; /* a line without an end is on the terminal */
+
 static void __attribute__((format(printf, 2, 0))) emit(int prio, const char *fmt, va_list ap)
 {
 	char text[MSG_LINE], line[MSG_LINE + 64];
@@ -124,8 +128,9 @@ static void __attribute__((format(printf, 2, 0))) emit(int prio, const char *fmt
 		log_limited(prio, text);
 		return;
 	}
-	n = snprintf(line, sizeof(line), "ublkctl: %s%s%s\n", command ? command : "",
-		     command ? ": " : "", text);
+	n = snprintf(line, sizeof(line), "%sublkctl: %s%s%s\n", has_progress ? ERASE_LINE : "",
+		     command ? command : "", command ? ": " : "", text);
+	has_progress = false;
 	if (n > 0 && write(STDERR_FILENO, line, strnlen(line, sizeof(line))) < 0)
 		return; /* nobody is there to be told */
 }
@@ -151,6 +156,22 @@ void msg_warn(const char *fmt, ...)
 void msg_hint(const char *fmt, ...)
 {
 	MSG_BODY(LOG_NOTICE);
+}
+
+void msg_progress(const char *fmt, ...)
+{
+	char text[MSG_LINE];
+	va_list ap;
+
+	if (!isatty(STDERR_FILENO))
+		return;
+	va_start(ap, fmt);
+	vsnprintf(text, sizeof(text), fmt, ap);
+	va_end(ap);
+	make_printable(text);
+	if (has_progress || *text)
+		dprintf(STDERR_FILENO, ERASE_LINE "%s", text);
+	has_progress = *text;
 }
 
 void msg_debug(const char *fmt, ...)

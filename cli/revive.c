@@ -49,6 +49,8 @@ static int fill_words(struct record *rec)
 	c->io = (enum io_mode)io;
 	c->file = *rec->backing ? rec->backing : NULL;
 	c->affinity = *rec->affinity ? rec->affinity : NULL;
+	c->scheduler = *rec->scheduler ? rec->scheduler : NULL;
+	c->queue_attr = *rec->queue_attr ? rec->queue_attr : NULL;
 	c->null_data = *rec->null_data ? rec->null_data : NULL;
 	c->same_backing = true;
 	return 0;

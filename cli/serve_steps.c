@@ -16,6 +16,7 @@
 #include "abi/feature.h"
 #include "daemon.h"
 #include "dev/affinity.h"
+#include "dev/qattr.h"
 #include "engine/iobuf.h"
 #include "protect.h"
 #include "serve_int.h"
@@ -149,6 +150,10 @@ static void fill_record(struct server *s)
 	if (s->cfg.affinity != rec->affinity)
 		snprintf(rec->affinity, sizeof(rec->affinity), "%s",
 			 s->cfg.affinity ? s->cfg.affinity : "");
+	snprintf(rec->scheduler, sizeof(rec->scheduler), "%s",
+		 s->cfg.scheduler ? s->cfg.scheduler : "");
+	snprintf(rec->queue_attr, sizeof(rec->queue_attr), "%s",
+		 s->cfg.queue_attr ? s->cfg.queue_attr : "");
 	snprintf(rec->version, sizeof(rec->version), "%s", UBLKCTL_VERSION);
 	rec->pid = getpid();
 	rec->pid_start = fs_pid_start(rec->pid);
@@ -365,6 +370,22 @@ static int step_start(struct server *s, struct fail *f)
 	return check_granted(s, s->info.flags, f);
 }
 
+static void not_set(void *arg, const char *name, const char *value, int err)
+{
+	add_warning(arg, "queue/%s is not set to %s: %s", name, value, strerror(err));
+}
+
+/*
+ * A disk works without its settings: what cannot be set is told and is no failure. Recovery keeps the
+ * disk, and with it what was set.
+ */
+static int step_tune(struct server *s, struct fail *f)
+{
+	(void)f;
+	qattr_apply(s->cfg.id, s->cfg.scheduler, s->cfg.queue_attr, not_set, s);
+	return 0;
+}
+
 static int step_commit(struct server *s, struct fail *f)
 {
 	int r = rec_write(s->rec_dir, &s->rec);
@@ -389,11 +410,11 @@ typedef int step_fn(struct server *, struct fail *);
 
 int serve_climb(struct server *s, struct fail *f)
 {
-	static step_fn *const ladders[][8] = {
+	static step_fn *const ladders[][9] = {
 		[SERVE_ADD] = { step_add, step_record, step_open, step_params, step_engine,
-				step_start, step_commit },
+				step_start, step_tune, step_commit },
 		[SERVE_START] = { step_adopt, step_open, step_params, step_engine, step_start,
-				  step_commit },
+				  step_tune, step_commit },
 		[SERVE_RECOVER] = { step_adopt, step_recovery, step_open, step_engine, step_start,
 				    step_commit },
 	};

@@ -23,7 +23,8 @@ struct dev_view {
 	const char *target;
 	const char *data_mode;
 	const char *recovery;
-	int64_t size; /* bytes */
+	char scheduler[32]; /* of the disk, "" where it is not known */
+	int64_t size;	    /* bytes */
 	int64_t batch, queues, depth, threads, pid, read_only;
 	int64_t block_size, phys_block_size, max_io; /* bytes */
 	int64_t uid, gid;

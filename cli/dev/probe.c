@@ -7,6 +7,7 @@
 #include <unistd.h>
 
 #include "dev/dev.h"
+#include "dev/qattr.h"
 #include "util/cleanup.h"
 #include "util/fs.h"
 
@@ -49,6 +50,7 @@ static void from_sysfs(struct dev_view *v)
 	v->read_only = sys_num(v->id, "ro");
 	v->block_size = sys_num(v->id, "queue/logical_block_size");
 	v->phys_block_size = sys_num(v->id, "queue/physical_block_size");
+	qattr_read_scheduler(v->id, v->scheduler, sizeof(v->scheduler));
 	kib = sys_num(v->id, "queue/max_hw_sectors_kb");
 	v->max_io = kib < 0 ? -1 : kib * 1024;
 	v->node_missing = 1;

@@ -57,11 +57,12 @@ static const struct text {
 	size_t offset, size;
 	bool optional; /* younger than schema 1: empty in a record without it */
 } texts[] = {
-	{ TEXT("target", target), false },	{ TEXT("created", created), false },
-	{ TEXT("version", version), false },	{ TEXT("data_mode", data_mode), true },
-	{ TEXT("backing", backing), true },	{ TEXT("io", io), true },
-	{ TEXT("null_data", null_data), true }, { TEXT("recovery", recovery), true },
-	{ TEXT("affinity", affinity), true },
+	{ TEXT("target", target), false },	  { TEXT("created", created), false },
+	{ TEXT("version", version), false },	  { TEXT("data_mode", data_mode), true },
+	{ TEXT("backing", backing), true },	  { TEXT("io", io), true },
+	{ TEXT("null_data", null_data), true },	  { TEXT("recovery", recovery), true },
+	{ TEXT("affinity", affinity), true },	  { TEXT("scheduler", scheduler), true },
+	{ TEXT("queue_attr", queue_attr), true },
 };
 
 /* Where the caller's own records are, into buf[FS_PATH_MAX]. */

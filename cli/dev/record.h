@@ -11,6 +11,7 @@
 #include <sys/types.h>
 
 #include "cfg.h"
+#include "dev/qattr.h"
 
 #define REC_SCHEMA 1
 
@@ -23,6 +24,8 @@ struct record {
 	char null_data[16];
 	char recovery[16];
 	char affinity[CFG_AFFINITY_TEXT]; /* see dev/affinity.h */
+	char scheduler[16];		  /* see dev/qattr.h, as the next one */
+	char queue_attr[QATTR_TEXT];
 	bool stopped; /* by `stop`: no server is missed, `start` brings the disk back */
 	pid_t pid;    /* of the server, 0 while it starts */
 	uint64_t pid_start;

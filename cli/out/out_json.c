@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 #include <errno.h>
 #include <json-c/json.h>
+#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -69,6 +70,15 @@ static struct json_object *counts_array(const struct col_value *v)
 	return a;
 }
 
+/* Three decimals are what a measured ratio is good for. */
+static struct json_object *real_number(double d)
+{
+	char text[64];
+
+	snprintf(text, sizeof(text), "%.3f", d);
+	return json_object_new_double_s(d, text);
+}
+
 /* NULL is JSON's null: nothing is known. */
 static struct json_object *value_to_json(const struct col *c, const struct col_value *v)
 {
@@ -81,6 +91,8 @@ static struct json_object *value_to_json(const struct col *c, const struct col_v
 		return v->counts ? counts_array(v) : NULL;
 	case COL_BOOL:
 		return v->num < 0 ? NULL : json_object_new_boolean(v->num != 0);
+	case COL_REAL:
+		return isnan(v->real) ? NULL : real_number(v->real);
 	case COL_NUM:
 	case COL_SIZE:
 		return v->num < 0 ? NULL : json_object_new_int64(v->num);

@@ -2,6 +2,7 @@
 #include <errno.h>
 #include <inttypes.h>
 #include <libsmartcols/libsmartcols.h>
+#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -54,6 +55,11 @@ static const char *cell_text(const struct col *c, const struct col_value *v, boo
 		if (!bytes)
 			return num_format_size((uint64_t)v->num, buf);
 		break;
+	case COL_REAL:
+		if (isnan(v->real))
+			return NULL;
+		snprintf(buf, CELL_MAX, "%.2f", v->real);
+		return buf;
 	case COL_NUM:
 		if (v->num < 0)
 			return NULL;
@@ -91,7 +97,7 @@ static int fill(struct libscols_table *tb, const struct out *o, const struct out
 	scols_table_enable_noheadings(tb, opts->noheadings);
 	for (size_t i = 0; i < n; i++) {
 		const struct col *c = &o->cols[index[i]];
-		bool right = c->type == COL_NUM || c->type == COL_SIZE;
+		bool right = c->type == COL_NUM || c->type == COL_SIZE || c->type == COL_REAL;
 
 		if (!scols_table_new_column(tb, c->name, 0, right ? SCOLS_FL_RIGHT : 0))
 			return -ENOMEM;

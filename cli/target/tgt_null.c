@@ -51,12 +51,8 @@ static int null_check(struct dev_cfg *cfg, struct fail *f)
 				(unsigned long long)cfg->size, (unsigned long long)cfg->block_size);
 	if (!cfg->null_data)
 		cfg->null_data = "zeros";
-	if (strcmp(cfg->null_data, "none") == 0) {
-		if (!iobuf_mode(cfg->mode)->request_buf)
-			return fail_set(f, FAIL_USAGE,
-					"--null-data none: only in the zero-copy modes");
-		msg_warn("reads of this device return uninitialized kernel memory (--null-data none)");
-	}
+	if (strcmp(cfg->null_data, "none") == 0 && !iobuf_mode(cfg->mode)->request_buf)
+		return fail_set(f, FAIL_USAGE, "--null-data none: only in the zero-copy modes");
 	return 0;
 }
 

@@ -42,7 +42,7 @@ fits() { # COMMAND, JSON on stdin
 }
 
 @test "the keys of both are the columns' keys, in their order" {
-	for command in list stat feature; do
+	for command in list stat bench feature; do
 		[ "$(ublkctl --dump-cli | jq -c --arg n "$command" '[.commands[] | select(.name == $n).columns[].key]')" = \
 			"$(jq -c --arg n "$command" '.[$n].array | keys_unsorted' "$golden")" ]
 	done

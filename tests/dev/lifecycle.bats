@@ -198,7 +198,7 @@ no_server() {
 	local step recovery words path
 	for path in $(paths); do
 		for recovery in off reissue; do
-			for step in 0 1 2 3 4 5 6 7; do
+			for step in 0 1 2 3 4 5 6 7 8; do
 				words=(-t file -f "$img" -r "$recovery" --timeout 10)
 				[ "$path" = per-io ] || words+=(-b)
 				status=0
@@ -212,7 +212,7 @@ no_server() {
 		done
 	done
 	# with all steps done it works
-	UBLKCTL_FAULT=8 faulty add -t null
+	UBLKCTL_FAULT=9 faulty add -t null
 	ublkctl del 0
 }
 

@@ -118,6 +118,21 @@ owned() { # DEVICE
 	[ -z "$(ls /sys/class/ublk-char)" ]
 }
 
+@test "the scheduler is left alone without a word, unless it was asked for" {
+	local before
+	run_split me add -t null --unprivileged
+	[ "$status" -eq 0 ]
+	[ -z "$err" ]
+	me del 0
+	run_split me add -t null --unprivileged --scheduler none --queue-attr nomerges=2
+	[ "$status" -eq 0 ]
+	[[ $err == *"queue/scheduler is not set to none: Permission denied"* ]]
+	[[ $err == *"queue/nomerges is not set to 2: Permission denied"* ]]
+	before=$(queue_attr ublkb0 nomerges)
+	[ "$before" = 0 ]
+	me del 0
+}
+
 @test "kill -9 of a normal user's server: he can delete the rest" {
 	me add -t null --unprivileged
 	kill -KILL "$(server_pid 0)"

@@ -45,6 +45,8 @@ static const char *const device_keys[] = {
 	"node_missing",
 	"created",
 	"affinity",
+	"scheduler",
+	"queue_attr",
 };
 
 static const char *const feature_keys[] = {

@@ -274,6 +274,26 @@ static void test_affinity(void **state)
 	refused(c, -EPROTO);
 }
 
+/* The same, of two. */
+static void test_queue_settings(void **state)
+{
+	struct ctx *c = *state;
+	struct record in = sample, out;
+
+	snprintf(in.scheduler, sizeof(in.scheduler), "none");
+	snprintf(in.queue_attr, sizeof(in.queue_attr), "nomerges=2,iostats=0");
+	assert_int_equal(rec_write(c->dir, &in), 0);
+	assert_int_equal(rec_read(c->dir, 7, &out), 0);
+	assert_string_equal(out.scheduler, "none");
+	assert_string_equal(out.queue_attr, "nomerges=2,iostats=0");
+	put_with(c, "scheduler", NULL);
+	assert_int_equal(rec_read(c->dir, 7, &out), 0);
+	assert_string_equal(out.scheduler, "");
+	put_with(c, "queue_attr", NULL);
+	assert_int_equal(rec_read(c->dir, 7, &out), 0);
+	assert_string_equal(out.queue_attr, "");
+}
+
 /* Newer tools may add members without a new schema. */
 static void test_unknown_member(void **state)
 {
@@ -473,6 +493,7 @@ int main(void)
 		cmocka_unit_test(test_text_form),
 		cmocka_unit_test_setup_teardown(test_bad_members, setup, teardown),
 		cmocka_unit_test_setup_teardown(test_affinity, setup, teardown),
+		cmocka_unit_test_setup_teardown(test_queue_settings, setup, teardown),
 		cmocka_unit_test_setup_teardown(test_unknown_member, setup, teardown),
 		cmocka_unit_test_setup_teardown(test_garbage, setup, teardown),
 		cmocka_unit_test_setup_teardown(test_trailing_text, setup, teardown),

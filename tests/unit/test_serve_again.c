@@ -239,6 +239,41 @@ static void test_another_device(void **state)
 	assert_string_equal(world->trace, T_ADOPT " close");
 }
 
+/* The world's disk has no queue: that is said with the good news, and only where a disk is new. */
+static void test_queue_settings(void **state)
+{
+	static const struct {
+		void (*end)(void);
+		const char *rest;
+		enum serve_how how;
+		const char *text;
+	} cases[] = {
+		{ stop_as_told, " cdev close", SERVE_START,
+		  "queue/scheduler is not set to none: No such file or directory; "
+		  "queue/nomerges is not set to 2: No such file or directory" },
+		{ world_quiesce, " cdev close", SERVE_RECOVER, "" },
+	};
+
+	(void)state;
+	for (size_t i = 0; i < COUNT_OF(cases); i++) {
+		struct world_run run;
+		struct daemon_msg m;
+
+		first_server(cases[i].end, cases[i].rest);
+		rec.cfg.scheduler = "none";
+		rec.cfg.queue_attr = "nomerges=2";
+		start_next(cases[i].how, &run);
+		assert_true(world_message(&run, &m));
+		assert_int_equal(m.kind, DAEMON_READY);
+		assert_string_equal(m.text, cases[i].text);
+		read_record();
+		assert_string_equal(rec.scheduler, "none");
+		assert_string_equal(rec.queue_attr, "nomerges=2");
+		world_end_device();
+		world_finish(&run);
+	}
+}
+
 #define TEST(name) cmocka_unit_test_setup_teardown(name, world_setup, world_teardown)
 
 int main(void)
@@ -247,7 +282,7 @@ int main(void)
 		TEST(test_quiesced),	   TEST(test_recovery_is_waited_for),
 		TEST(test_stopped),	   TEST(test_asked_to_leave),
 		TEST(test_deleted),	   TEST(test_failures),
-		TEST(test_another_device),
+		TEST(test_another_device), TEST(test_queue_settings),
 	};
 
 	alarm(200); /* a server that hangs ends the test */
