@@ -50,7 +50,7 @@ static void clear_left(struct daemon_msg *m, struct fail *why)
 {
 	size_t n = strlen(why->text);
 	struct daemon_call call;
-	struct fail f;
+	struct fail f = { 0 };
 
 	if (daemon_call_start(&call, delete_left, m, UNDO_GRACE_MS, &f) == 0 &&
 	    daemon_call_wait(&call, &f) == 0)

@@ -159,8 +159,8 @@ static void test_stopped(void **state)
 	(void)state;
 	first_server(stop_as_told, " cdev close");
 	assert_int_equal(world_records(), 1);
-	next_works(SERVE_START, T_ADOPT
-		   T_OPENED " params cpus cpus engine start info2 record root finish info2 unlink cdev close");
+	next_works(SERVE_START, T_ADOPT T_OPENED
+		   " params cpus cpus engine start info2 record root finish info2 unlink cdev close");
 }
 
 static void ask_to_leave(void)
