@@ -67,6 +67,9 @@ bench_ended_by() { # STATUS
 	run_split ublkctl bench --modes copy:batch
 	[ "$status" -eq 3 ]
 	[[ $err == *UBLK_F_BATCH_IO* ]]
+	run_split ublkctl bench --modes copy,auto-zc
+	[ "$status" -eq 3 ]
+	[[ $err == *UBLK_F_AUTO_BUF_REG* ]]
 	nothing_left
 }
 
