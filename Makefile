@@ -3,6 +3,7 @@
 # make            build build/ublkctl
 # make demo       show it on a real driver: here, or in a throwaway VM
 # make check      all tests ("make check T='unit cli'" for some groups)
+# make bench      instructions per request in a guest, against goals
 # make lint       compilers with -Werror, cppcheck, shellcheck, formatting
 # make install    DESTDIR=, PREFIX=/usr/local
 #
@@ -47,14 +48,14 @@ STRESS_OBJS := $(patsubst %.c,$(BUILD)/%.o,$(wildcard tests/stress/*.c))
 Q := $(if $(V),,@)
 say = $(if $(V),,@echo "  $(1)	$(2)")
 
-.PHONY: all check check-full demo lint install uninstall clean deps-build deps-demo deps-test \
+.PHONY: all bench check check-full demo lint install uninstall clean deps-build deps-demo deps-test \
 	deps-lint pkgs completions help
 .DELETE_ON_ERROR:
 
 all: $(BUILD)/ublkctl
 
 help:
-	@sed -n 's/^# \{0,1\}//p' Makefile | sed -n '2,13p'
+	@sed -n 's/^# \{0,1\}//p' Makefile | sed -n '2,11p'
 
 # A missing library is named with its package before the first compiler error.
 pkgs:
@@ -117,7 +118,11 @@ check-full: deps-test
 	$(Q)$(MAKE) --no-print-directory all $(UNIT_BINS) $(STRESS) $(FAULTS)
 	$(Q)UBLKCTL_FULL=1 BUILD=$(BUILD) tests/run $(or $(T),unit cli docs harness dev dev-6.12)
 
-SHELL_FILES = tests/run tests/deps tests/demo tests/vm/run tests/vm/init tests/vm/*.sh .ci/run \
+bench: deps-test
+	$(Q)$(MAKE) --no-print-directory all
+	$(Q)BUILD=$(BUILD) tests/bench/run
+
+SHELL_FILES = tests/run tests/bench/run tests/bench/guest tests/bench/table tests/deps tests/demo tests/vm/run tests/vm/init tests/vm/*.sh .ci/run \
 	completions/generate tests/cli/trees/record $(wildcard tests/*.bats tests/*/*.bats tests/*/*.bash)
 
 # It does not know the cleanup attribute; the sanitizers look for leaks.

@@ -18,6 +18,7 @@
 struct bench_cell {
 	enum data_mode mode;
 	bool batch;
+	bool optional; /* left out where the driver lacks it: it was not asked for by name */
 };
 
 #define BENCH_CELLS_MAX 32
@@ -29,7 +30,6 @@ struct bench_plan {
 	const char *rw;	      /* read, mix or write */
 	const char *baseline; /* a device beside them, or NULL */
 	unsigned int repeat;
-	bool any_mode; /* cells that the driver lacks are left out instead of refused */
 	struct bench_cell cells[BENCH_CELLS_MAX];
 	size_t nr_cells;
 };
@@ -52,7 +52,7 @@ struct bench_row {
 
 /*
  * "MODE[:batch|:per-io],…" or NULL for everything there is → plan; -FAIL_USAGE with a text for what
- * does not exist.
+ * does not exist. The batch path of a mode is optional unless it was named.
  */
 int bench_parse_modes(const char *list, struct bench_plan *p, struct fail *f);
 /* Looks at the driver: leaves out what it lacks, or refuses it by name when it was asked for. */

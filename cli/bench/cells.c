@@ -13,19 +13,22 @@
 #define PATH_BATCH "batch"
 #define PATH_PER_IO "per-io"
 
-static int add_cell(struct bench_plan *p, unsigned int mode, bool batch, struct fail *f)
+static int add_cell(struct bench_plan *p, unsigned int mode, bool batch, bool optional, struct fail *f)
 {
 	for (size_t i = 0; i < p->nr_cells; i++)
-		if (p->cells[i].mode == (enum data_mode)mode && p->cells[i].batch == batch)
+		if (p->cells[i].mode == (enum data_mode)mode && p->cells[i].batch == batch) {
+			p->cells[i].optional &= optional;
 			return 0;
+		}
 	if (p->nr_cells == BENCH_CELLS_MAX)
 		return fail_set(f, FAIL_USAGE, "--modes: more than %d devices", BENCH_CELLS_MAX);
-	p->cells[p->nr_cells++] = (struct bench_cell){ (enum data_mode)mode, batch };
+	p->cells[p->nr_cells++] = (struct bench_cell){ (enum data_mode)mode, batch, optional };
 	return 0;
 }
 
 /* Both paths, or the one that the word behind the colon says. */
-static int add_mode(struct bench_plan *p, unsigned int mode, const char *path, struct fail *f)
+static int add_mode(struct bench_plan *p, unsigned int mode, const char *path, bool optional,
+		    struct fail *f)
 {
 	const bool no_batch = iobuf_mode((enum data_mode)mode)->per_io_only;
 	int r = 0;
@@ -37,9 +40,9 @@ static int add_mode(struct bench_plan *p, unsigned int mode, const char *path, s
 		return fail_set(f, FAIL_USAGE, "--modes: %s: the batch path has no such command",
 				iobuf_mode_name(mode));
 	if (!path || !strcmp(path, PATH_PER_IO))
-		r = add_cell(p, mode, false, f);
+		r = add_cell(p, mode, false, optional, f);
 	if (!r && !no_batch && (!path || !strcmp(path, PATH_BATCH)))
-		r = add_cell(p, mode, true, f);
+		r = add_cell(p, mode, true, !path, f);
 	return r;
 }
 
@@ -53,7 +56,7 @@ static int add_item(struct bench_plan *p, char *item, struct fail *f)
 	mode = cfg_index(iobuf_mode_name, item);
 	if (mode < 0)
 		return fail_set(f, FAIL_USAGE, "--modes: '%s' is no data mode", item);
-	return add_mode(p, (unsigned int)mode, path, f);
+	return add_mode(p, (unsigned int)mode, path, false, f);
 }
 
 int bench_parse_modes(const char *list, struct bench_plan *p, struct fail *f)
@@ -61,9 +64,8 @@ int bench_parse_modes(const char *list, struct bench_plan *p, struct fail *f)
 	int r = 0;
 
 	p->nr_cells = 0;
-	p->any_mode = !list;
 	for (unsigned int m = 0; !r && !list && iobuf_mode_name(m); m++)
-		r = add_mode(p, m, NULL, f);
+		r = add_mode(p, m, NULL, true, f);
 	while (!r && list) {
 		size_t len = strcspn(list, ",");
 		char item[64];
@@ -95,7 +97,7 @@ int bench_check_driver(struct bench_plan *p, struct fail *f)
 		d.batch = p->cells[i].batch;
 		if (!(serve_wanted_flags(&d) & ~mask))
 			p->cells[n++] = p->cells[i];
-		else if (!p->any_mode)
+		else if (!p->cells[i].optional)
 			r = cmd_need_features(serve_wanted_flags(&d), mask, f);
 	}
 	p->nr_cells = n;

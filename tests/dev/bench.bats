@@ -67,6 +67,9 @@ bench_ended_by() { # STATUS
 	run_split ublkctl bench --modes copy:batch
 	[ "$status" -eq 3 ]
 	[[ $err == *UBLK_F_BATCH_IO* ]]
+	run_split ublkctl bench --modes copy,auto-zc
+	[ "$status" -eq 3 ]
+	[[ $err == *UBLK_F_AUTO_BUF_REG* ]]
 	nothing_left
 }
 
@@ -74,6 +77,7 @@ bench_ended_by() { # STATUS
 	local img=$BATS_TEST_TMPDIR/img sum disk
 	truncate -s 32M "$img"
 	mkfs.ext4 -q "$img"
+	modprobe loop
 	disk=$(losetup -f --show "$img")
 	mount "$disk" /mnt
 	sync
@@ -138,6 +142,7 @@ bench_ended_by() { # STATUS
 	printf '#!/bin/sh\ncat >"%s/script"\n' "$BATS_TEST_TMPDIR" >"$bin/gnuplot"
 	chmod +x "$bin/gnuplot"
 	truncate -s 1M "$img"
+	modprobe loop
 	img=$(losetup -f --show "$img")
 	PATH=$bin:$PATH run_split ublkctl bench --ios 200 --repeat 1 --modes copy,get-data --baseline "$img" \
 		--plot "it's.svg"

@@ -33,6 +33,11 @@ modes() {
 			sed -nE 's/^\| `([a-z-]+)` \| ([^|]*) \| .*/\1 \2/p')"
 }
 
+@test "README: the table of measurements is that of make bench" {
+	same "table" "$(tests/bench/table tests/bench/results.txt)" \
+		"$(sed '0,/^## Performance/d; /^## /,$d' README.md | grep '^|')"
+}
+
 @test "README: examples are understood" {
 	examples_parse 30 <README.md
 }

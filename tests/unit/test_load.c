@@ -164,18 +164,23 @@ static void test_modes(void **state)
 	(void)state;
 	/* six modes, one of which the batch path does not have */
 	assert_int_equal(cells(NULL), 11);
-	assert_true(plan.any_mode);
+	for (size_t i = 0; i < plan.nr_cells; i++)
+		assert_true(plan.cells[i].optional);
 	assert_int_equal(cells("copy"), 2);
-	assert_false(plan.any_mode);
+	/* that the mode is there was asked for, not that the batch path is */
+	assert_false(plan.cells[0].optional);
+	assert_true(plan.cells[1].optional);
 	assert_int_equal(plan.cells[0].mode, DATA_COPY);
 	assert_false(plan.cells[0].batch);
 	assert_true(plan.cells[1].batch);
 	assert_int_equal(cells("copy:batch,auto-zc:per-io,get-data"), 3);
 	assert_true(plan.cells[0].batch);
+	assert_false(plan.cells[0].optional);
 	assert_int_equal(plan.cells[1].mode, DATA_AUTO_ZC);
 	assert_false(plan.cells[2].batch);
 	/* named twice is measured once */
 	assert_int_equal(cells("copy,copy:batch,copy:per-io"), 2);
+	assert_false(plan.cells[1].optional);
 	for (size_t i = 0; i < 9; i++) {
 		static const char *const bad[] = {
 			"",
