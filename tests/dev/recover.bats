@@ -166,10 +166,10 @@ kill_rounds() { # PATH TARGET
 }
 
 # One record after the other, each in a block of its own; prints the numbers of those that were taken.
-write_records() { # COUNT
+write_records() { # DEVICE COUNT
 	local n
-	for ((n = 0; n < $1; n++)); do
-		if yes "record $n" | dd of="$device" bs=4k count=1 seek=$n iflag=fullblock oflag=direct status=none 2>/dev/null; then
+	for ((n = 0; n < $2; n++)); do
+		if yes "record $n" | dd of="$1" bs=4k count=1 seek="$n" iflag=fullblock oflag=direct status=none 2>/dev/null; then
 			echo $n
 		fi
 	done
@@ -180,7 +180,7 @@ write_records() { # COUNT
 	local path n
 	for path in $(paths); do
 		device=$(add_target "$path" file -r fail-io)
-		write_records 200 >"$BATS_TEST_TMPDIR/taken" 3>&- &
+		write_records "$device" 200 >"$BATS_TEST_TMPDIR/taken" 3>&- &
 		load_pid=$!
 		wait_writes "$device" 30
 		kill_server 0
