@@ -64,7 +64,7 @@ same_session() { # FROM TO
 
 @test "README: two minutes with it" {
 	needs_batch
-	same_session '^## Two minutes' '^What the driver cannot do' 25
+	same_session '^## Two minutes' '^What the driver cannot do' 20
 }
 
 @test "README: what the driver cannot do, on Linux 6.12" {
@@ -76,5 +76,5 @@ same_session() { # FROM TO
 	has_zero_copy || skip "restart and resize need Linux 6.16"
 	truncate -s 1G /srv/disk.img
 	mkfs.ext4 -q /srv/disk.img
-	same_session '^## When a server dies' '^.restart. is for upgrades' 10
+	same_session '^## When a server dies' '^.restart. is for upgrades' 8
 }

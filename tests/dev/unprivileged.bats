@@ -153,7 +153,10 @@ owned() { # DEVICE
 		[ "$(blockdev --getsize64 /dev/ublkb0)" -eq $((32 << 20)) ]
 	fi
 	me show 0 --json | jq -e ".device.uid == $ME and .device.record.trusted"
-	hold_open /dev/ublkb0 60
+	# his own: he cannot see others' files
+	as $ME sleep 60 </dev/ublkb0 3>&- &
+	opener=$!
+	wait_for fuser -s /dev/ublkb0
 	run_split me del 0
 	[ "$status" -eq 5 ]
 	run_split me del --force 0 --timeout 10
