@@ -24,7 +24,8 @@ setup_file() {
 
 teardown_file() {
 	udevadm control --exit
-	rm -f /run/udev/rules.d/6?-ublkctl*
+	# what is left of it there makes dmsetup wait for it
+	rm -rf /run/udev
 	chmod 600 /dev/ublk-control
 }
 
