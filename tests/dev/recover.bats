@@ -180,9 +180,9 @@ write_records() { # DEVICE COUNT
 	local path n
 	for path in $(paths); do
 		device=$(add_target "$path" file -r fail-io)
-		write_records "$device" 60 >"$BATS_TEST_TMPDIR/taken" 3>&- &
+		write_records "$device" 40 >"$BATS_TEST_TMPDIR/taken" 3>&- &
 		load_pid=$!
-		wait_writes "$device" 10
+		wait_writes "$device" 8
 		kill_server 0
 		wait_for state_is 0 fail-io
 		ublkctl recover 0
@@ -192,8 +192,8 @@ write_records() { # DEVICE COUNT
 		n=$(wc -l <"$BATS_TEST_TMPDIR/taken")
 		echo "taken: $n"
 		# some before, some after, some not
-		[ "$n" -ge 10 ]
-		[ "$n" -lt 60 ]
+		[ "$n" -ge 8 ]
+		[ "$n" -lt 40 ]
 		while read -r n; do
 			cmp -n 4096 <(yes "record $n" | head -c 4096) <(dd if="$img" bs=4k skip="$n" count=1 status=none)
 		done <"$BATS_TEST_TMPDIR/taken"
