@@ -3,6 +3,7 @@
 # make            build build/ublkctl
 # make demo       show it on a real driver: here, or in a throwaway VM
 # make check      all tests ("make check T='unit cli'" for some groups)
+# make bench      instructions per request in a guest, against goals
 # make lint       compilers with -Werror, cppcheck, shellcheck, formatting
 # make install    DESTDIR=, PREFIX=/usr/local
 #
@@ -39,20 +40,22 @@ SRCS := $(wildcard cli/*.c cli/*/*.c)
 OBJS := $(SRCS:%.c=$(BUILD)/%.o)
 UNIT_SRCS := $(wildcard tests/unit/test_*.c)
 UNIT_BINS := $(UNIT_SRCS:%.c=$(BUILD)/%)
+# The program with points at which a server kills itself, for tests/dev/lifecycle.bats.
+FAULTS := $(BUILD)/ublkctl-faults
 STRESS := $(BUILD)/tests/stress/stress
 STRESS_OBJS := $(patsubst %.c,$(BUILD)/%.o,$(wildcard tests/stress/*.c))
 
 Q := $(if $(V),,@)
 say = $(if $(V),,@echo "  $(1)	$(2)")
 
-.PHONY: all check check-full demo lint install uninstall clean deps-build deps-demo deps-test \
+.PHONY: all bench check check-full demo lint install uninstall clean deps-build deps-demo deps-test \
 	deps-lint pkgs completions help
 .DELETE_ON_ERROR:
 
 all: $(BUILD)/ublkctl
 
 help:
-	@sed -n 's/^# \{0,1\}//p' Makefile | sed -n '2,13p'
+	@sed -n 's/^# \{0,1\}//p' Makefile | sed -n '2,11p'
 
 # A missing library is named with its package before the first compiler error.
 pkgs:
@@ -71,10 +74,16 @@ $(BUILD)/%.o: %.c | pkgs
 	@mkdir -p $(@D)
 	$(Q)$(CC) $(ALL_CFLAGS) -MMD -MP -c -o $@ $<
 
-# A unit test links the objects it names in a line "UNIT: cli/a.o cli/b.o".
+# All but the dispatcher: a unit test takes what it calls, and can stand in for a whole file.
+UNIT_LIB := $(BUILD)/libcli.a
+$(UNIT_LIB): $(filter-out $(BUILD)/cli/main.o,$(OBJS))
+	$(call say,AR,$@)
+	$(Q)rm -f $@ && $(AR) rcs $@ $^
+
+# A unit test also links the objects it names in a line "UNIT: tests/unit/a.o tests/unit/b.o".
 unit_objs = $(addprefix $(BUILD)/,$(shell sed -n 's/.*UNIT: *//p' $(1)))
 .SECONDEXPANSION:
-$(UNIT_BINS): $(BUILD)/%: $(BUILD)/%.o $$(call unit_objs,%.c)
+$(UNIT_BINS): $(BUILD)/%: $(BUILD)/%.o $$(call unit_objs,%.c) $(UNIT_LIB)
 	$(call say,LD,$@)
 	$(Q)$(CC) $(ALL_LDFLAGS) -o $@ $^ $(PKG_LIBS) -lcmocka
 
@@ -83,7 +92,16 @@ $(STRESS): $(STRESS_OBJS)
 	$(call say,LD,$@)
 	$(Q)$(CC) $(ALL_LDFLAGS) -o $@ $^ $(PKG_LIBS)
 
--include $(OBJS:.o=.d) $(wildcard $(BUILD)/tests/*/*.d)
+$(BUILD)/faults/serve_steps.o: cli/serve_steps.c | pkgs
+	$(call say,CC,$< with faults)
+	@mkdir -p $(@D)
+	$(Q)$(CC) $(ALL_CFLAGS) -DSERVE_FAULTS -MMD -MP -c -o $@ $<
+
+$(FAULTS): $(filter-out %/serve_steps.o,$(OBJS)) $(BUILD)/faults/serve_steps.o
+	$(call say,LD,$@)
+	$(Q)$(CC) $(ALL_LDFLAGS) -o $@ $^ $(PKG_LIBS)
+
+-include $(OBJS:.o=.d) $(wildcard $(BUILD)/faults/*.d) $(wildcard $(BUILD)/tests/*/*.d)
 
 deps-build deps-demo deps-test deps-lint: deps-%:
 	@tests/deps build $*
@@ -93,14 +111,18 @@ demo: deps-demo
 	$(Q)BUILD=$(BUILD) tests/demo
 
 check: deps-test
-	$(Q)$(MAKE) --no-print-directory all $(UNIT_BINS) $(STRESS)
+	$(Q)$(MAKE) --no-print-directory all $(UNIT_BINS) $(STRESS) $(FAULTS)
 	$(Q)BUILD=$(BUILD) tests/run $(or $(T),unit cli docs harness dev dev-6.12)
 
 check-full: deps-test
-	$(Q)$(MAKE) --no-print-directory all $(UNIT_BINS) $(STRESS)
+	$(Q)$(MAKE) --no-print-directory all $(UNIT_BINS) $(STRESS) $(FAULTS)
 	$(Q)UBLKCTL_FULL=1 BUILD=$(BUILD) tests/run $(or $(T),unit cli docs harness dev dev-6.12)
 
-SHELL_FILES = tests/run tests/deps tests/demo tests/vm/run tests/vm/init tests/vm/*.sh .ci/run \
+bench: deps-test
+	$(Q)$(MAKE) --no-print-directory all
+	$(Q)BUILD=$(BUILD) tests/bench/run
+
+SHELL_FILES = tests/run tests/bench/run tests/bench/guest tests/bench/table tests/deps tests/demo tests/vm/run tests/vm/init tests/vm/*.sh .ci/run \
 	completions/generate tests/cli/trees/record $(wildcard tests/*.bats tests/*/*.bats tests/*/*.bash)
 
 # It does not know the cleanup attribute; the sanitizers look for leaks.

@@ -9,8 +9,11 @@
 #include <limits.h>
 #include <stdbool.h>
 #include <stdint.h>
+#include <string.h>
 
 #define CFG_ID_ANY (-1)
+#define CFG_ID_MAX 1048575     /* the driver's largest id is one below the number of minors */
+#define CFG_AFFINITY_TEXT 4096 /* bytes of the longest text of affinities, with its end */
 
 enum data_mode {
 	DATA_COPY,	       /* the driver copies between request and server buffer */
@@ -19,6 +22,14 @@ enum data_mode {
 	DATA_ZERO_COPY,	       /* request pages are fixed buffers, registered by the server */
 	DATA_AUTO_ZC,	       /* request pages are fixed buffers, registered by the driver */
 	DATA_AUTO_ZC_FALLBACK, /* by the driver, or by the server where the driver could not */
+};
+
+/* What happens to I/O when the server dies. */
+enum recovery {
+	RECOVERY_OFF,	  /* it fails, and the device is over with */
+	RECOVERY_QUEUE,	  /* what the server had fails, new requests wait for the next server */
+	RECOVERY_REISSUE, /* all wait; what the server had is given to the next one again */
+	RECOVERY_FAIL_IO, /* all fail until there is a server again */
 };
 
 enum io_mode { IO_AUTO, IO_DIRECT, IO_BUFFERED };
@@ -36,9 +47,17 @@ struct dev_cfg {
 	uint64_t max_io;	  /* bytes of one request */
 	bool read_only;
 	bool no_partscan;
+	bool unprivileged; /* belongs to a user without CAP_SYS_ADMIN */
+	bool mlock;	   /* I/O buffers locked in memory */
+	enum recovery recovery;
+	bool quiesce; /* the driver can take the device from its server */
 	enum data_mode mode;
-	const char *mode_word; /* of the command line, NULL: default */
-	const char *null_data; /* null target: "zeros" or "none" */
+	const char *mode_word;	   /* of the command line, NULL: default */
+	const char *recovery_word; /* the same */
+	const char *null_data;	   /* null target: "zeros" or "none" */
+	const char *scheduler;	   /* I/O scheduler of the disk, or "kernel"; NULL: as that */
+	const char *queue_attr;	   /* "NAME=VALUE,…", see dev/qattr.h; may be NULL */
+	const char *affinity; /* "QUEUE=CPUS:…" of queues that do not have the driver's; may be NULL */
 	/* file target */
 	const char *file;    /* absolute once it was checked */
 	uint64_t offset;     /* bytes */
@@ -48,6 +67,7 @@ struct dev_cfg {
 	unsigned int umask;	     /* of the caller, for --create */
 	uint64_t file_dev, file_ino; /* identity of the backing */
 	uint64_t file_size;	     /* bytes of the backing when it was opened */
+	bool same_backing;	     /* the identity is a record's: the backing must be that one */
 	/* how it is served, not what it is */
 	bool foreground;
 	unsigned int timeout_s; /* deadline of each control command and wait */
@@ -58,6 +78,22 @@ static inline const char *cfg_io_name(unsigned int n)
 	static const char *const names[] = { "auto", "direct", "buffered" };
 
 	return n < sizeof(names) / sizeof(names[0]) ? names[n] : (const char *)0;
+}
+
+static inline const char *cfg_recovery_name(unsigned int n)
+{
+	static const char *const names[] = { "off", "queue", "reissue", "fail-io" };
+
+	return n < sizeof(names) / sizeof(names[0]) ? names[n] : (const char *)0;
+}
+
+/* Index of a word in one of these lists, -1 when it is none of them. */
+static inline int cfg_index(const char *(*word)(unsigned int n), const char *s)
+{
+	for (unsigned int n = 0; s && word(n); n++)
+		if (!strcmp(s, word(n)))
+			return (int)n;
+	return -1;
 }
 
 #endif

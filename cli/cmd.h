@@ -18,6 +18,8 @@ struct cmd_common {
 	bool help, verbose;
 };
 
+struct dev_view;
+
 struct cmd_args {
 	void *cfg; /* the command's configuration, options applied */
 	char **operands;
@@ -47,7 +49,9 @@ struct cmd {
 	int (*run)(const struct cmd_args *a, struct fail *f);
 };
 
-extern const struct cmd cmd_add, cmd_del, cmd_list, cmd_feature, cmd_help;
+extern const struct cmd cmd_add, cmd_del, cmd_list, cmd_recover, cmd_quiesce, cmd_restart, cmd_stop,
+	cmd_start, cmd_resize, cmd_show, cmd_set_affinity, cmd_stat, cmd_bench, cmd_feature,
+	cmd_help;
 
 /* n-th command, NULL behind the last. */
 const struct cmd *cmd_at(unsigned int n);
@@ -72,6 +76,24 @@ int cmd_open_ctrl(struct ctrl *c, int timeout_ms, struct fail *f);
 int cmd_get_features(struct ctrl *c, uint64_t *ret, struct fail *f);
 /* FAIL_UNSUPPORTED that names the first of the wanted features that mask has not. */
 int cmd_need_features(uint64_t wanted, uint64_t mask, struct fail *f);
+/* dev_probe() with a text for every failure. */
+int cmd_probe(struct ctrl *c, int id, struct dev_view *ret, struct fail *f);
+/* Until the disk's node is there with that size in bytes; -ETIME. */
+int cmd_wait_node(int id, uint64_t size, unsigned int timeout_s, struct fail *f);
+/* The ids of all operands, each once, malloc()ed; one that is no id is wrong usage. */
+int cmd_ids(const struct cmd_args *a, int **ret_ids, size_t *ret_count, struct fail *f);
+/* The same, or those of all devices; one of the two must be asked for. */
+int cmd_ids_or_all(const struct cmd_args *a, bool all, int **ret_ids, size_t *ret_count,
+		   struct fail *f);
+/*
+ * fn in a process of its own, which goes on alone after timeout_s: for commands that wait in the driver
+ * where no signal reaches them. 0, fn's -errno with its text, or -ETIME.
+ */
+int cmd_in_helper(int (*fn)(void *arg, struct fail *f), void *arg, unsigned int timeout_s,
+		  struct fail *f);
+/* fn for each id, all are tried, each failure is printed; the first one's error. */
+int cmd_each(const int *ids, size_t n, int (*fn)(int id, const void *arg, struct fail *f),
+	     const void *arg, struct fail *f);
 /* Prints one device as `list --json` does. */
 int cmd_print_device(int id, struct fail *f);
 /* exit statuses with their meaning, for --dump-cli; NULL behind the last */

@@ -3,28 +3,19 @@
  * add: words → struct dev_cfg, checks, a server in the background, its device verified.
  */
 #include <errno.h>
-#include <signal.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
-#include <sys/stat.h>
-#include <sys/sysmacros.h>
 #include <unistd.h>
 
+#include "add.h"
 #include "cmd.h"
-#include "daemon.h"
-#include "dev/dev.h"
+#include "dev/qattr.h"
 #include "engine/iobuf.h"
+#include "launch.h"
 #include "serve.h"
 #include "target/target.h"
-#include "util/cleanup.h"
-#include "util/fs.h"
 #include "util/num.h"
-
-#define QUEUES_DEFAULT_MAX 4
-#define BATCH_DEPTH_MIN 2
-#define BUF_SLOTS_MAX 16384U /* of a ring's buffer table */
-/* on top of the deadline: a server that failed in time still undoes what it did */
-#define UNDO_GRACE_MS 20000
 
 struct add_cfg {
 	struct cmd_common common;
@@ -37,13 +28,11 @@ struct add_cfg {
 #define KIB 1024ULL
 #define SIZE_MAX_BYTES ((uint64_t)INT64_MAX & ~4095ULL)
 
-#define BEST "best"
-
 /* The data modes, and best. */
 static const char *mode_word(unsigned int n)
 {
 	if (n > 0 && !iobuf_mode_name(n) && iobuf_mode_name(n - 1))
-		return BEST;
+		return ADD_MODE_BEST;
 	return iobuf_mode_name(n);
 }
 
@@ -90,6 +79,11 @@ static const struct opt add_options[] = {
 	  .min = 1,
 	  .max = UBLK_MAX_NR_QUEUES,
 	  .help = "I/O threads (default: one per queue; others only with --batch)" },
+	{ .name = "affinity",
+	  .type = OPT_TEXT,
+	  .arg = "QUEUE=CPUS[:...]",
+	  .offset = DEV(affinity),
+	  .help = "CPUs of a queue's threads, as 0=0-3,5:1=4 (default: the driver's)" },
 	{ .name = "size",
 	  .letter = 's',
 	  .type = OPT_SIZE,
@@ -142,10 +136,36 @@ static const struct opt add_options[] = {
 	  .offset = ADD(zero_copy),
 	  .help = "--data-mode zero-copy" },
 	{ .name = "auto-zc", .type = OPT_FLAG, .offset = ADD(auto_zc), .help = "--data-mode auto-zc" },
+	{ .name = "recovery",
+	  .letter = 'r',
+	  .type = OPT_WORD,
+	  .arg = "HOW",
+	  .word = cfg_recovery_name,
+	  .offset = DEV(recovery_word),
+	  .help = "if the server dies: off (default), queue, reissue or fail-io" },
+	{ .name = "scheduler",
+	  .type = OPT_WORD,
+	  .arg = "NAME",
+	  .word = qattr_scheduler_word,
+	  .offset = DEV(scheduler),
+	  .help = "I/O scheduler: none (default), mq-deadline, kernel (its choice)" },
+	{ .name = "queue-attr",
+	  .type = OPT_TEXT,
+	  .arg = "NAME=VALUE[,...]",
+	  .offset = DEV(queue_attr),
+	  .help = "attributes of the disk's queue, as nomerges=2,iostats=0" },
 	{ .name = "no-partscan",
 	  .type = OPT_FLAG,
 	  .offset = DEV(no_partscan),
 	  .help = "no partition scan at start (Linux 7.0)" },
+	{ .name = "unprivileged",
+	  .type = OPT_FLAG,
+	  .offset = DEV(unprivileged),
+	  .help = "make a device of the calling user, who is not root" },
+	{ .name = "mlock",
+	  .type = OPT_FLAG,
+	  .offset = DEV(mlock),
+	  .help = "lock the I/O buffers in memory, all of them, at start" },
 	{ .name = "foreground",
 	  .type = OPT_FLAG,
 	  .offset = DEV(foreground),
@@ -184,133 +204,9 @@ static int choose_mode(struct add_cfg *cfg, struct fail *f)
 		d->mode = DATA_ZERO_COPY;
 	if (cfg->auto_zc)
 		d->mode = DATA_AUTO_ZC;
-	for (unsigned int n = 0; d->mode_word && iobuf_mode_name(n); n++)
-		if (!strcmp(d->mode_word, iobuf_mode_name(n)))
-			d->mode = (enum data_mode)n;
+	if (cfg_index(iobuf_mode_name, d->mode_word) >= 0)
+		d->mode = (enum data_mode)cfg_index(iobuf_mode_name, d->mode_word);
 	return 0;
-}
-
-/* Requests that the busiest thread can have at a time. */
-static unsigned int tags_per_thread(const struct dev_cfg *d)
-{
-	return (d->queues + d->threads - 1) / d->threads * d->depth;
-}
-
-/*
- * The fastest mode by measurement: a null device has no data to move and copy costs least; any
- * other target saves a copy where the driver registers request pages.
- */
-static void choose_best(struct dev_cfg *d, const struct tgt_ops *tgt, uint64_t mask)
-{
-	if (!d->mode_word || strcmp(d->mode_word, BEST) || !tgt->fixed_bufs ||
-	    tags_per_thread(d) > BUF_SLOTS_MAX)
-		return;
-	if (mask & UBLK_F_AUTO_BUF_REG)
-		d->mode = DATA_AUTO_ZC;
-	else if (mask & UBLK_F_SUPPORT_ZERO_COPY)
-		d->mode = DATA_ZERO_COPY;
-}
-
-static void set_defaults(struct dev_cfg *d)
-{
-	long cpus = sysconf(_SC_NPROCESSORS_ONLN);
-
-	if (!d->queues)
-		d->queues = cpus < 1		      ? 1 :
-			    cpus > QUEUES_DEFAULT_MAX ? QUEUES_DEFAULT_MAX :
-							(unsigned int)cpus;
-	if (!d->threads)
-		d->threads = d->queues;
-	/* its queue of events holds two or more (Linux 7.3: ADD_DEV says EINVAL) */
-	if (d->batch && d->depth < BATCH_DEPTH_MIN) {
-		msg_warn("--depth %u: the driver's batch path takes %u or more, using %u", d->depth,
-			 BATCH_DEPTH_MIN, BATCH_DEPTH_MIN);
-		d->depth = BATCH_DEPTH_MIN;
-	}
-}
-
-static int check_cfg(const struct dev_cfg *d, struct fail *f)
-{
-	unsigned int tags = tags_per_thread(d);
-
-	if (!d->batch && d->threads != d->queues)
-		return fail_set(f, FAIL_USAGE,
-				"--threads %u: without --batch there is one thread per queue (%u)",
-				d->threads, d->queues);
-	if (d->batch && iobuf_mode(d->mode)->per_io_only)
-		return fail_set(f, FAIL_USAGE, "--data-mode %s: the batch path has no such command",
-				iobuf_mode(d->mode)->name);
-	if (iobuf_mode(d->mode)->request_buf && tags > BUF_SLOTS_MAX)
-		return fail_set(
-			f, FAIL_USAGE,
-			"%u requests per thread: the %s mode can have %u (fewer queues per thread or depth)",
-			tags, iobuf_mode(d->mode)->name, BUF_SLOTS_MAX);
-	if (d->phys_block_size && d->phys_block_size < d->block_size)
-		return fail_set(f, FAIL_USAGE,
-				"--physical-block-size: %llu is smaller than the block size %llu",
-				(unsigned long long)d->phys_block_size,
-				(unsigned long long)d->block_size);
-	if (d->max_io % 4096)
-		return fail_set(f, FAIL_USAGE, "--max-io: %llu is not a multiple of 4096",
-				(unsigned long long)d->max_io);
-	return 0;
-}
-
-/* Refuses what the driver has not, before anything is made; the ring does not cross the fork. */
-static int check_driver(struct dev_cfg *d, const struct tgt_ops *tgt, struct fail *f)
-{
-	struct ctrl c;
-	uint64_t mask;
-	int r = cmd_open_ctrl(&c, (int)d->timeout_s * 1000, f);
-
-	if (r < 0)
-		return r;
-	r = cmd_get_features(&c, &mask, f);
-	ctrl_close(&c);
-	if (r < 0)
-		return r;
-	choose_best(d, tgt, mask);
-	return cmd_need_features(serve_wanted_flags(d), mask, f);
-}
-
-static bool node_is_right(int id, uint64_t size)
-{
-	char path[FS_PATH_MAX];
-	unsigned int maj, min;
-	uint64_t sectors;
-	struct stat st;
-
-	if (stat(fs_path(path, "/dev/ublkb%d", id), &st) < 0 || !S_ISBLK(st.st_mode) ||
-	    dev_disk_devt(id, &maj, &min) < 0 || st.st_rdev != makedev(maj, min))
-		return false;
-	/* from sysfs: opening the disk here would make it busy for whoever comes next */
-	return fs_read_u64(fs_path(path, "/sys/block/ublkb%d/size", id), &sectors) == 0 &&
-	       sectors * 512 == size;
-}
-
-static int verify_node(const struct dev_cfg *d, int id, struct fail *f)
-{
-	int64_t deadline = fs_now_ms() + (int64_t)d->timeout_s * 1000;
-
-	while (!node_is_right(id, d->size)) {
-		if (fs_now_ms() > deadline)
-			return fail_set(f, ETIME,
-					"/dev/ublkb%d did not appear as a block device of %llu bytes",
-					id, (unsigned long long)d->size);
-		fs_sleep_ms(SERVE_POLL_MS);
-	}
-	return 0;
-}
-
-/* The server deletes its device when it is asked to end: nobody was told of this one. */
-static void give_up_device(const struct dev_cfg *d, int id, pid_t server)
-{
-	int64_t deadline = fs_now_ms() + (int64_t)d->timeout_s * 1000;
-
-	if (kill(server, SERVE_SIG_UNDO) < 0)
-		return;
-	while (dev_anything_left(id) && fs_now_ms() < deadline)
-		fs_sleep_ms(SERVE_POLL_MS);
 }
 
 static int print_result(const struct add_cfg *cfg, int id, struct fail *f)
@@ -325,26 +221,16 @@ static int print_result(const struct add_cfg *cfg, int id, struct fail *f)
 	return 0;
 }
 
-static int serve_entry(void *arg, int report_fd)
-{
-	return serve(arg, report_fd) < 0;
-}
-
 static int add_background(struct add_cfg *cfg, struct fail *f)
 {
-	struct daemon_msg m;
-	int r = daemon_start(serve_entry, &cfg->dev, (int)cfg->dev.timeout_s * 1000 + UNDO_GRACE_MS,
-			     &m, f);
+	struct launched l;
+	int r = launch(&cfg->dev, &l, f);
 
 	if (r < 0)
 		return r;
-	if (*m.text)
-		msg_warn("%s", m.text);
-	r = verify_node(&cfg->dev, m.id, f);
-	if (!r)
-		r = print_result(cfg, m.id, f);
+	r = print_result(cfg, l.id, f);
 	if (r < 0)
-		give_up_device(&cfg->dev, m.id, m.pid);
+		launch_undo(&cfg->dev, &l);
 	return r;
 }
 
@@ -361,50 +247,27 @@ static int check_target_options(const struct cmd_args *a, const struct tgt_ops *
 	return 0;
 }
 
-/* The target knows that its backing is taken; which device has it, the records tell. */
-static void name_attached(const struct dev_cfg *d, struct fail *f)
-{
-	_cleanup_free_ int *ids = NULL;
-	size_t n = 0, len = strlen(f->text);
-	struct dev_view v;
-
-	if (!d->file_dev || dev_scan(&ids, &n) < 0)
-		return;
-	for (size_t i = 0; i < n; i++)
-		if (dev_probe(NULL, ids[i], &v) == 0 && v.has_record &&
-		    v.rec.cfg.file_ino == d->file_ino && v.rec.cfg.file_dev == d->file_dev) {
-			snprintf(f->text + len, sizeof(f->text) - len, ": by device %d", ids[i]);
-			return;
-		}
-}
-
 static int add_run(const struct cmd_args *a, struct fail *f)
 {
 	struct add_cfg *cfg = a->cfg;
-	const struct tgt_ops *tgt;
 	int r;
 
 	if (!cfg->dev.target)
 		return fail_set(f, FAIL_USAGE, "--type TARGET is needed (-t null)");
 	if (cfg->json && cfg->dev.foreground)
 		return fail_set(f, FAIL_USAGE, "--json and --foreground exclude each other");
-	tgt = tgt_find(cfg->dev.target);
-	cfg->dev.umask = umask(022);
-	umask(cfg->dev.umask);
-	set_defaults(&cfg->dev);
-	r = check_target_options(a, tgt, f);
+	if (cfg->dev.recovery_word)
+		cfg->dev.recovery =
+			(enum recovery)cfg_index(cfg_recovery_name, cfg->dev.recovery_word);
+	r = check_target_options(a, tgt_find(cfg->dev.target), f);
 	if (!r)
 		r = choose_mode(cfg, f);
 	if (!r)
-		r = check_cfg(&cfg->dev, f);
-	if (!r)
-		r = tgt->check(&cfg->dev, f);
-	if (r == -EBUSY)
-		name_attached(&cfg->dev, f);
-	if (!r)
-		r = check_driver(&cfg->dev, tgt, f);
+		r = add_prepare(&cfg->dev, f);
 	if (r < 0)
 		return r;
+	if (cfg->dev.null_data && !strcmp(cfg->dev.null_data, "none"))
+		msg_warn("reads of this device return uninitialized kernel memory (--null-data none)");
 	if (!cfg->dev.foreground)
 		return add_background(cfg, f);
 	return serve(&cfg->dev, -1);

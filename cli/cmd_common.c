@@ -1,11 +1,17 @@
 /* SPDX-License-Identifier: MIT */
 #include <errno.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
+#include <sys/sysmacros.h>
 
 #include "abi/feature.h"
 #include "cmd.h"
+#include "daemon.h"
 #include "dev/dev.h"
+#include "serve.h"
+#include "util/cleanup.h"
 #include "util/fs.h"
 
 static int no_driver(struct fail *f)
@@ -78,6 +84,124 @@ int cmd_need_features(uint64_t wanted, uint64_t mask, struct fail *f)
 	return fail_set(f, FAIL_UNSUPPORTED, "%s needs %s, Linux %s or later; this driver has %#llx",
 			feat->option ? feat->option : "this", feat->name, feat->since,
 			(unsigned long long)mask);
+}
+
+int cmd_probe(struct ctrl *c, int id, struct dev_view *ret, struct fail *f)
+{
+	int r = dev_probe(c, id, ret);
+
+	if (r == -ENODEV)
+		return fail_set(f, ENODEV, "no device %d", id);
+	return r < 0 ? fail_errno(f, -r, "cannot look at device %d", id) : 0;
+}
+
+static bool node_is_right(int id, uint64_t size)
+{
+	char path[FS_PATH_MAX];
+	unsigned int maj, min;
+	uint64_t sectors;
+	struct stat st;
+
+	if (stat(fs_path(path, "/dev/ublkb%d", id), &st) < 0 || !S_ISBLK(st.st_mode) ||
+	    dev_disk_devt(id, &maj, &min) < 0 || st.st_rdev != makedev(maj, min))
+		return false;
+	/* from sysfs: opening the disk here would make it busy for whoever comes next */
+	return fs_read_u64(fs_path(path, "/sys/block/ublkb%d/size", id), &sectors) == 0 &&
+	       sectors * 512 == size;
+}
+
+int cmd_wait_node(int id, uint64_t size, unsigned int timeout_s, struct fail *f)
+{
+	int64_t deadline = fs_now_ms() + (int64_t)timeout_s * 1000;
+
+	while (!node_is_right(id, size)) {
+		if (fs_now_ms() > deadline)
+			return fail_set(f, ETIME,
+					"/dev/ublkb%d did not appear as a block device of %llu bytes",
+					id, (unsigned long long)size);
+		fs_sleep_ms(SERVE_POLL_MS);
+	}
+	return 0;
+}
+
+static bool has_id(const int *ids, size_t n, int id)
+{
+	for (size_t i = 0; i < n; i++)
+		if (ids[i] == id)
+			return true;
+	return false;
+}
+
+int cmd_ids(const struct cmd_args *a, int **ret_ids, size_t *ret_count, struct fail *f)
+{
+	_cleanup_free_ int *ids = calloc((size_t)a->nr_operands + 1, sizeof(*ids));
+	size_t n = 0;
+
+	if (!ids)
+		return fail_errno(f, ENOMEM, "cannot read the ids");
+	/* all are read before the first is touched: a typing error changes nothing */
+	for (int i = 0; i < a->nr_operands; i++) {
+		int id, r = dev_parse_operand(a->operands[i], &id, f);
+
+		if (r < 0)
+			return r;
+		if (!has_id(ids, n, id))
+			ids[n++] = id;
+	}
+	*ret_ids = steal_ptr(&ids);
+	*ret_count = n;
+	return 0;
+}
+
+int cmd_ids_or_all(const struct cmd_args *a, bool all, int **ret_ids, size_t *ret_count,
+		   struct fail *f)
+{
+	int r;
+
+	if (all && a->nr_operands)
+		return fail_set(f, FAIL_USAGE, "--all and ids exclude each other");
+	if (!all && !a->nr_operands)
+		return fail_set(f, FAIL_USAGE, "which device? (ids, or --all)");
+	if (!all)
+		return cmd_ids(a, ret_ids, ret_count, f);
+	r = dev_scan(ret_ids, ret_count);
+	if (r != -ENODEV)
+		return r < 0 ? fail_errno(f, -r, "cannot read /sys/class/ublk-char") : 0;
+	/* without a driver the control device says so in more words */
+	*ret_ids = NULL;
+	*ret_count = 0;
+	return 0;
+}
+
+int cmd_in_helper(int (*fn)(void *arg, struct fail *f), void *arg, unsigned int timeout_s,
+		  struct fail *f)
+{
+	struct daemon_call call;
+	int r = daemon_call_start(&call, fn, arg, (int)timeout_s * 1000, f);
+
+	if (!r)
+		r = daemon_call_wait(&call, f);
+	return r == -ETIME ?
+		       fail_set(f, ETIME, "timed out after %u s waiting for the driver", timeout_s) :
+		       r;
+}
+
+int cmd_each(const int *ids, size_t n, int (*fn)(int id, const void *arg, struct fail *f),
+	     const void *arg, struct fail *f)
+{
+	int first = 0;
+
+	for (size_t i = 0; i < n; i++) {
+		int r;
+
+		f->text[0] = '\0';
+		r = fn(ids[i], arg, f);
+		if (r < 0 && *f->text)
+			msg_error("%s", f->text);
+		first = first ? first : r;
+	}
+	f->text[0] = '\0';
+	return first;
 }
 
 int cmd_print_device(int id, struct fail *f)

@@ -1,375 +1,176 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * del: look for users, stop, delete, wait until nothing is left.
+ * del: devices go for good. stop: their disks go, for the time being.
  */
 #include <errno.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 
 #include "cmd.h"
-#include "daemon.h"
 #include "dev/dev.h"
+#include "teardown.h"
 #include "util/cleanup.h"
-#include "util/fs.h"
-
-#define POLL_MS 10
-#define USER_POLL_MS 100 /* looking for users reads all of /proc */
-/* Devices that are stopped at a time: most of a stop is waiting for the kernel. */
-#define AT_ONCE 16
-/* An opener that no process shows is udev or the kernel on its way out: it gets this long. */
-#define UNSEEN_USER_MS 2000
 
 struct del_cfg {
 	struct cmd_common common;
-	bool all, force, ignore_missing, no_wait;
-	unsigned int wait_s, timeout_s;
+	bool all, dead, dry_run;
+	struct teardown_how how;
 };
 
 #define AT(member) offsetof(struct del_cfg, member)
 
 /* clang-format off: one option, one entry */
+#define FORCE_OPTION                                                                               \
+	{                                                                                          \
+		.name = "force", .letter = 'f', .type = OPT_FLAG, .offset = AT(how.force),         \
+		.help = "also while it is in use: its users get I/O errors"                        \
+	}
+#define WAIT_OPTION                                                                                 \
+	{                                                                                           \
+		.name = "wait", .type = OPT_UINT, .arg = "SEC", .offset = AT(how.wait_s), .min = 0, \
+		.max = CMD_TIMEOUT_MAX, .help = "wait so long for users to go (default: 0)"         \
+	}
+#define TIMEOUT_OPTION                                                                             \
+	{                                                                                          \
+		.name = "timeout", .type = OPT_UINT, .arg = "SEC", .offset = AT(how.timeout_s),    \
+		.min = 1, .max = CMD_TIMEOUT_MAX, .help = "deadline (default: 30)"                 \
+	}
+
 static const struct opt del_options[] = {
 	{ .name = "all",
 	  .letter = 'a',
 	  .type = OPT_FLAG,
 	  .offset = AT(all),
 	  .help = "every ublk device of this machine" },
-	{ .name = "force",
-	  .letter = 'f',
+	{ .name = "dead",
 	  .type = OPT_FLAG,
-	  .offset = AT(force),
-	  .help = "also while it is in use: its users get I/O errors" },
+	  .offset = AT(dead),
+	  .help = "every dead device whose server is gone, except stopped ones" },
+	{ .name = "dry-run",
+	  .type = OPT_FLAG,
+	  .offset = AT(dry_run),
+	  .help = "print the devices that would be deleted, delete none" },
+	FORCE_OPTION,
 	{ .name = "ignore-missing",
 	  .type = OPT_FLAG,
-	  .offset = AT(ignore_missing),
+	  .offset = AT(how.ignore_missing),
 	  .help = "a device that does not exist is no failure" },
-	{ .name = "wait",
-	  .type = OPT_UINT,
-	  .arg = "SEC",
-	  .offset = AT(wait_s),
-	  .min = 0,
-	  .max = CMD_TIMEOUT_MAX,
-	  .help = "wait so long for users to go (default: 0)" },
+	WAIT_OPTION,
 	{ .name = "no-wait",
 	  .type = OPT_FLAG,
-	  .offset = AT(no_wait),
+	  .offset = AT(how.no_wait),
 	  .help = "return before the id is free again" },
-	{ .name = "timeout",
-	  .type = OPT_UINT,
-	  .arg = "SEC",
-	  .offset = AT(timeout_s),
-	  .min = 1,
-	  .max = CMD_TIMEOUT_MAX,
-	  .help = "deadline (default: 30)" },
+	TIMEOUT_OPTION,
+	OPT_END
+};
+
+static const struct opt stop_options[] = {
+	{ .name = "safe",
+	  .type = OPT_FLAG,
+	  .offset = AT(how.safe_only),
+	  .help = "only if the driver itself keeps a disk in use (Linux 7.0)" },
+	FORCE_OPTION,
+	WAIT_OPTION,
+	TIMEOUT_OPTION,
 	OPT_END
 };
 /* clang-format on */
 
-static const struct del_cfg del_defaults = { .timeout_s = CMD_TIMEOUT_DEFAULT };
+static const struct del_cfg del_defaults = { .how.timeout_s = CMD_TIMEOUT_DEFAULT };
 
-/* One device on its way out. */
-struct target_dev {
-	const struct del_cfg *cfg;
-	bool safe_stop; /* the driver itself refuses to stop a disk in use */
-	struct dev_view view;
-	struct daemon_call call;
-	char user[DEV_USER_TEXT]; /* who loses it by --force */
-	bool missing;		  /* and that is no failure */
-	int err;		  /* of the start; the text is printed already */
-};
-
-/* ---- in the helper process: calls that may hang with the server -------------------------- */
-
-static int stop_disk(struct ctrl *c, const struct target_dev *t)
+/*
+ * What lost its server and has no disk: nothing can use it, nothing serves it, nobody wants it back. By
+ * its record: a device without one can be another tool's that is just being made, and another user's
+ * record cannot be seen.
+ */
+static bool is_dead(struct ctrl *c, int id)
 {
-	uint32_t id = (uint32_t)t->view.id;
-	int r;
+	struct dev_view v;
 
-	r = t->cfg->force || !t->safe_stop ? ctrl_stop_dev(c, id) : ctrl_try_stop_dev(c, id);
-	return r == -ENODEV ? 0 : r; /* no disk: nothing to stop */
+	return dev_probe(c, id, &v) == 0 && v.state && !strcmp(v.state, "dead") && v.pid < 0 &&
+	       !v.has_disk && v.has_record && !v.rec.stopped && !rec_server_alive(&v.rec);
 }
 
-/* Ids are used again: is it still the device that was looked at? */
-static bool is_other(struct ctrl *c, const struct target_dev *t)
+static int keep_dead(unsigned int timeout_s, int *ids, size_t *count, struct fail *f)
 {
-	struct ublksrv_ctrl_dev_info info;
-
-	return ctrl_get_dev_info(c, (uint32_t)t->view.id, &info) < 0 ||
-	       info.ublksrv_flags != t->view.cookie;
-}
-
-static void remove_record(const struct target_dev *t)
-{
-	_cleanup_fd_ int dir = t->view.has_record ? rec_open_dir(false) : -1;
-
-	if (dir >= 0 && rec_remove(dir, t->view.id, t->view.rec.cookie) < 0)
-		msg_debug("the record of device %d stays", t->view.id);
-}
-
-static int stop_and_delete(void *arg, struct fail *f)
-{
-	struct target_dev *t = arg;
-	uint32_t id = (uint32_t)t->view.id;
 	struct ctrl c;
-	int r = cmd_open_ctrl(&c, INT32_MAX, f); /* the caller has the deadline */
+	size_t n = 0;
+	int r = cmd_open_ctrl(&c, (int)timeout_s * 1000, f);
 
 	if (r < 0)
 		return r;
-	if (is_other(&c, t))
-		return 0; /* somebody else was faster: gone is gone */
-	r = stop_disk(&c, t);
-	if (r < 0)
-		return r == -EBUSY ? fail_set(f, EBUSY, "the driver says it is in use") :
-				     fail_errno(f, -r, "cannot stop device %u", id);
-	if (is_other(&c, t))
-		return 0;
-	/* while the id is held: afterwards it can be the next device's record */
-	remove_record(t);
-	/* who has the disk open keeps the id: --force does not wait for them, nor a dead disk */
-	r = t->cfg->no_wait || t->cfg->force || !t->view.has_disk ?
-		    ctrl_del_dev_async(&c, id) :
-		    ctrl_del_dev(&c, id);
+	for (size_t i = 0; i < *count; i++)
+		if (is_dead(&c, ids[i]))
+			ids[n++] = ids[i];
 	ctrl_close(&c);
-	return r < 0 && r != -ENODEV ? fail_errno(f, -r, "cannot delete device %u", id) : 0;
-}
-
-/* ---- in the foreground ------------------------------------------------------------------ */
-
-static int timed_out(const struct target_dev *t, const char *what, struct fail *f)
-{
-	char user[DEV_USER_TEXT], path[FS_PATH_MAX], stat[512] = "";
-	const char *p;
-	char state = '?';
-
-	if (t->view.pid > 0 &&
-	    fs_read_text(fs_path(path, "/proc/%d/stat", (int)t->view.pid), stat, sizeof(stat)) == 0 &&
-	    (p = strrchr(stat, ')')) && p[1])
-		state = p[2];
-	return fail_set(
-		f, ETIME,
-		"device %d: timed out after %u s waiting %s (state %s, server process %d in state %c, %s)",
-		t->view.id, t->cfg->timeout_s, what, t->view.state ? t->view.state : "unknown",
-		(int)t->view.pid, state, dev_find_user(t->view.id, user) ? user : "no user seen");
-}
-
-static int busy(int id, const char *who, struct fail *f)
-{
-	return fail_set(f, EBUSY, "device %d is busy: %s", id, who);
-}
-
-/* Waits for users as long as the options say; deadline in fs_now_ms(). */
-static int wait_unused(const struct target_dev *t, int64_t deadline, struct fail *f)
-{
-	char user[DEV_USER_TEXT];
-
-	if (t->cfg->force)
-		return 0;
-	while (dev_find_user(t->view.id, user)) {
-		if (fs_now_ms() >= deadline)
-			return busy(t->view.id, user, f);
-		fs_sleep_ms(USER_POLL_MS);
-	}
+	*count = n;
 	return 0;
 }
 
-static int start_stop(struct target_dev *t, int64_t deadline, struct fail *f)
+static int print_ids(const int *ids, size_t n, struct fail *f)
 {
-	int r = wait_unused(t, deadline, f);
-
-	return r < 0 ? r :
-		       daemon_call_start(&t->call, stop_and_delete, t,
-					 (int)t->cfg->timeout_s * 1000, f);
-}
-
-/* After start_stop(): the result, with further tries while an opener is only passing by. */
-static int finish_stop(struct target_dev *t, struct fail *f)
-{
-	int64_t now = fs_now_ms(), deadline = now + (int64_t)t->cfg->wait_s * 1000;
-	int64_t last = now + UNSEEN_USER_MS > deadline ? now + UNSEEN_USER_MS : deadline;
-	int r;
-
-	for (;;) {
-		r = daemon_call_wait(&t->call, f);
-		if (r == -ETIME)
-			return timed_out(t, "for its disk to stop and its server to close it", f);
-		if (r != -EBUSY)
-			return r;
-		if (fs_now_ms() >= last)
-			return busy(t->view.id, "it is open, by nobody that can be seen from here", f);
-		fs_sleep_ms(POLL_MS);
-		r = start_stop(t, deadline, f);
-		if (r < 0)
-			return r;
-	}
-}
-
-/* The id was free when the driver returned; nodes go through devtmpfs or udev a little later. */
-static int wait_gone(const struct target_dev *t, struct fail *f)
-{
-	int64_t deadline = fs_now_ms() + (int64_t)t->cfg->timeout_s * 1000;
-	const struct dev_view *v = &t->view;
-
-	/* the record's pid counts where the driver says the same: it can be another namespace's */
-	bool has_server = v->has_record && v->pid == v->rec.pid;
-
-	while (dev_anything_left(v->id) || (has_server && rec_server_alive(&v->rec))) {
-		struct dev_view now;
-
-		/* the id can be a new device's by now: that one is not waited for */
-		if (dev_probe(NULL, v->id, &now) == 0 && now.has_record &&
-		    now.rec.cookie != v->rec.cookie)
-			break;
-		if (fs_now_ms() >= deadline)
-			return timed_out(t, "for its nodes and its server to go", f);
-		fs_sleep_ms(POLL_MS);
-	}
-	return 0;
-}
-
-static int begin(struct ctrl *c, struct target_dev *t, int id, struct fail *f)
-{
-	int r = dev_probe(c, id, &t->view);
-
-	if (r == -ENODEV && (t->cfg->ignore_missing || t->cfg->all)) {
-		t->missing = true;
-		return 0;
-	}
-	if (r == -ENODEV)
-		return fail_set(f, ENODEV, "no device %d", id);
-	if (r < 0)
-		return fail_errno(f, -r, "cannot look at device %d", id);
-	if (t->cfg->force)
-		dev_find_user(id, t->user);
-	return start_stop(t, fs_now_ms() + (int64_t)t->cfg->wait_s * 1000, f);
-}
-
-/* The driver lets go of an id a little after the nodes. */
-static bool id_is_free(struct ctrl *c, int id)
-{
-	int64_t deadline = fs_now_ms() + UNSEEN_USER_MS;
-	struct ublksrv_ctrl_dev_info info;
-
-	while (ctrl_get_dev_info(c, (uint32_t)id, &info) != -ENODEV) {
-		if (fs_now_ms() >= deadline)
-			return false;
-		fs_sleep_ms(POLL_MS);
-	}
-	return true;
-}
-
-static int finish(struct ctrl *c, struct target_dev *t, struct fail *f)
-{
-	int r = finish_stop(t, f);
-
-	if (r < 0)
-		return r;
-	if (*t->user)
-		msg_hint("device %d was %s: its id is free once that ends", t->view.id, t->user);
-	if (t->cfg->no_wait)
-		return 0;
-	r = wait_gone(t, f);
-	if (!r && !t->view.has_disk && !*t->user && !id_is_free(c, t->view.id))
-		msg_hint("device %d is deleted: its id is free once the last user of its dead disk is gone",
-			 t->view.id);
-	return r;
-}
-
-/* Stops n devices side by side. The first failure; all are tried, each failure is printed. */
-static int del_some(struct ctrl *c, const struct del_cfg *cfg, bool safe_stop, const int *ids,
-		    size_t n, struct fail *f)
-{
-	struct target_dev *t = calloc(n, sizeof(*t));
-	int r, first = 0;
-
-	if (!t)
-		return fail_errno(f, ENOMEM, "cannot delete devices");
-	for (size_t i = 0; i < n; i++) {
-		t[i].cfg = cfg;
-		t[i].safe_stop = safe_stop;
-		t[i].err = begin(c, &t[i], ids[i], f);
-		if (t[i].err < 0)
-			msg_error("%s", f->text);
-	}
-	for (size_t i = 0; i < n; i++) {
-		r = t[i].err;
-		if (!r && !t[i].missing) {
-			r = finish(c, &t[i], f);
-			if (r < 0)
-				msg_error("%s", f->text);
-		}
-		first = first ? first : r;
-	}
-	free(t);
-	f->text[0] = '\0';
-	return first;
-}
-
-static int collect_ids(const struct cmd_args *a, int **ret_ids, size_t *ret_count, struct fail *f)
-{
-	const struct del_cfg *cfg = a->cfg;
-	_cleanup_free_ int *ids = NULL;
-	int r;
-
-	if (cfg->all && a->nr_operands)
-		return fail_set(f, FAIL_USAGE, "--all and ids exclude each other");
-	if (!cfg->all && !a->nr_operands)
-		return fail_set(f, FAIL_USAGE, "which device? (ids, or --all)");
-	if (cfg->all) {
-		r = dev_scan(ret_ids, ret_count);
-		/* without a driver the control device says so in more words */
-		*ret_count = r == -ENODEV ? 0 : *ret_count;
-		return r == -ENODEV ? 0 :
-		       r < 0	    ? fail_errno(f, -r, "cannot read /sys/class/ublk-char") :
-				      0;
-	}
-	ids = calloc((size_t)a->nr_operands, sizeof(*ids));
-	if (!ids)
-		return fail_errno(f, ENOMEM, "cannot delete devices");
-	/* all are read before the first is touched: a typing error deletes nothing */
-	for (int i = 0; i < a->nr_operands; i++) {
-		r = dev_parse_operand(a->operands[i], &ids[i], f);
-		if (r < 0)
-			return r;
-	}
-	*ret_ids = steal_ptr(&ids);
-	*ret_count = (size_t)a->nr_operands;
-	return 0;
+	for (size_t i = 0; i < n; i++)
+		printf("/dev/ublkb%d\n", ids[i]);
+	return fflush(stdout) || ferror(stdout) ?
+		       fail_errno(f, errno, "cannot write to standard output") :
+		       0;
 }
 
 static int del_run(const struct cmd_args *a, struct fail *f)
 {
-	const struct del_cfg *cfg = a->cfg;
+	struct del_cfg *cfg = a->cfg;
 	_cleanup_free_ int *ids = NULL;
-	uint64_t features = 0;
-	int r, first = 0;
-	struct ctrl c;
 	size_t n = 0;
+	int r;
 
-	r = collect_ids(a, &ids, &n, f);
-	if (!r)
-		r = cmd_open_ctrl(&c, (int)cfg->timeout_s * 1000, f);
+	if (cfg->dead && (cfg->all || a->nr_operands))
+		return fail_set(f, FAIL_USAGE, "--dead excludes --all and ids");
+	if (cfg->dry_run && !cfg->dead && !cfg->all)
+		return fail_set(f, FAIL_USAGE, "--dry-run: only with --dead or --all");
+	cfg->how.ignore_missing |= cfg->all || cfg->dead;
+	r = cmd_ids_or_all(a, cfg->all || cfg->dead, &ids, &n, f);
+	if (!r && cfg->dead)
+		r = keep_dead(cfg->how.timeout_s, ids, &n, f);
 	if (r < 0)
 		return r;
-	/* a driver too old to tell has no safe stop either */
-	ctrl_get_features(&c, &features);
-	for (size_t i = 0; i < n; i += AT_ONCE) {
-		r = del_some(&c, cfg, features & UBLK_F_SAFE_STOP_DEV, ids + i,
-			     n - i < AT_ONCE ? n - i : AT_ONCE, f);
-		first = first ? first : r;
-	}
-	ctrl_close(&c);
-	return first;
+	return cfg->dry_run ? print_ids(ids, n, f) : teardown(&cfg->how, ids, n, f);
+}
+
+static int stop_run(const struct cmd_args *a, struct fail *f)
+{
+	struct del_cfg *cfg = a->cfg;
+	_cleanup_free_ int *ids = NULL;
+	size_t n = 0;
+	int r;
+
+	if (cfg->how.safe_only && cfg->how.force)
+		return fail_set(f, FAIL_USAGE, "--safe and --force exclude each other");
+	cfg->how.keep = true;
+	r = cmd_ids_or_all(a, false, &ids, &n, f);
+	return r < 0 ? r : teardown(&cfg->how, ids, n, f);
 }
 
 const struct cmd cmd_del = {
 	.name = "del",
 	.summary = "stop and delete devices",
-	.operands = "ID|/dev/ublkbN... | --all",
+	.operands = "ID|/dev/ublkbN... | --all | --dead",
 	.max_operands = CMD_OPERANDS_ANY,
 	.operand_hint = HINT_DEVICE,
 	.options = del_options,
 	.cfg_size = sizeof(struct del_cfg),
 	.cfg_defaults = &del_defaults,
 	.run = del_run,
+};
+
+const struct cmd cmd_stop = {
+	.name = "stop",
+	.summary = "take the disks of devices away, ids and records stay",
+	.operands = "ID|/dev/ublkbN...",
+	.min_operands = 1,
+	.max_operands = CMD_OPERANDS_ANY,
+	.operand_hint = HINT_DEVICE,
+	.options = stop_options,
+	.cfg_size = sizeof(struct del_cfg),
+	.cfg_defaults = &del_defaults,
+	.run = stop_run,
 };

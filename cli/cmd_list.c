@@ -63,54 +63,37 @@ static const struct opt list_options[] = {
 
 static const struct list_cfg list_defaults;
 
-static bool has_id(const int *ids, size_t n, int id)
-{
-	for (size_t i = 0; i < n; i++)
-		if (ids[i] == id)
-			return true;
-	return false;
-}
-
 static int collect_ids(const struct cmd_args *a, int **ret_ids, size_t *ret_count, struct fail *f)
 {
-	_cleanup_free_ int *ids = NULL;
-	size_t n = 0;
 	int r;
 
-	if (!a->nr_operands) {
-		r = dev_scan(ret_ids, ret_count);
-		if (r == -ENODEV)
-			return fail_set(f, FAIL_UNSUPPORTED,
-					"no ublk driver: load it with 'modprobe ublk_drv'");
-		return r < 0 ? fail_errno(f, -r, "cannot read /sys/class/ublk-char") : 0;
-	}
-	ids = calloc((size_t)a->nr_operands, sizeof(*ids));
-	if (!ids)
-		return fail_errno(f, ENOMEM, "cannot list devices");
-	for (int i = 0; i < a->nr_operands; i++) {
-		int id;
-
-		r = dev_parse_operand(a->operands[i], &id, f);
-		if (r < 0)
-			return r;
-		if (!has_id(ids, n, id))
-			ids[n++] = id;
-	}
-	*ret_ids = steal_ptr(&ids);
-	*ret_count = n;
-	return 0;
+	if (a->nr_operands)
+		return cmd_ids(a, ret_ids, ret_count, f);
+	r = dev_scan(ret_ids, ret_count);
+	if (r == -ENODEV)
+		return fail_set(f, FAIL_UNSUPPORTED,
+				"no ublk driver: load it with 'modprobe ublk_drv'");
+	return r < 0 ? fail_errno(f, -r, "cannot read /sys/class/ublk-char") : 0;
 }
 
 /* What to do about a device that nobody serves: the state alone does not say it. */
 static void hint_next(const struct dev_view *v)
 {
+	const bool again = v->has_record;
+
+	if (!v->state)
+		return;
 	/* with a server it is only on its way out */
-	if (v->state && !strcmp(v->state, "dead") && v->pid < 0)
+	if (!strcmp(v->state, "dead") && v->pid < 0 && v->has_record && v->rec.stopped)
+		msg_hint("device %d is stopped: 'ublkctl start %d' brings its disk back", v->id,
+			 v->id);
+	else if (!strcmp(v->state, "dead") && v->pid < 0)
 		msg_hint("device %d is DEAD: its server has gone; 'ublkctl del %d' removes it",
 			 v->id, v->id);
-	else if (v->state && (!strcmp(v->state, "quiesced") || !strcmp(v->state, "fail-io")))
-		msg_hint("device %d is without a server: I/O %s until one recovers it or 'ublkctl del %d' removes it",
-			 v->id, *v->state == 'q' ? "waits" : "fails", v->id);
+	else if (!strcmp(v->state, "quiesced") || !strcmp(v->state, "fail-io"))
+		msg_hint("device %d is without a server, its I/O %s: 'ublkctl %s %d' %s", v->id,
+			 *v->state == 'q' ? "waits" : "fails", again ? "recover" : "del", v->id,
+			 again ? "gives it a new one" : "removes it");
 }
 
 /* Views of the ids; a device that went meanwhile is left out, one that was asked for is missed. */

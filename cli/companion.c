@@ -10,6 +10,7 @@
 #include "daemon.h"
 #include "isolate.h"
 #include "msg.h"
+#include "protect.h"
 
 /* The id arrives when the server is asked to end; the end of the pipe is the server's. */
 static void companion_main(int fd, void *arg)
@@ -18,12 +19,13 @@ static void companion_main(int fd, void *arg)
 	const char *stage;
 	uint32_t id;
 
-	(void)arg;
 	if (ctrl_open(&c, INT32_MAX, &stage) < 0)
 		return;
+	c.unprivileged = *(const bool *)arg;
 	/* it pins nothing either, and is never the last one in a namespace with the device's mount */
 	if (chdir("/") < 0 || isolate_namespace() < 0 || isolate_root() < 0)
 		msg_debug("the companion keeps its view of the file systems");
+	protect_memory();
 	if (read(fd, &id, sizeof(id)) == (ssize_t)sizeof(id)) {
 		ctrl_stop_dev(&c, id);
 		ctrl_del_dev(&c, id);
@@ -31,9 +33,9 @@ static void companion_main(int fd, void *arg)
 	ctrl_close(&c);
 }
 
-int companion_start(struct companion *c)
+int companion_start(struct companion *c, bool unprivileged)
 {
-	pid_t pid = daemon_companion(companion_main, NULL, &c->fd);
+	pid_t pid = daemon_companion(companion_main, &unprivileged, &c->fd);
 
 	if (pid < 0)
 		return (int)pid;

@@ -119,31 +119,48 @@ static int read_msg(int fd, int64_t deadline, void *buf, size_t size)
 	return 0;
 }
 
+/* Reads until the one message that ends the wait; *seen gets what the others told. */
+static int read_verdict(int fd, int64_t deadline, struct daemon_msg *m, struct daemon_msg *seen)
+{
+	int r;
+
+	for (;;) {
+		r = read_msg(fd, deadline, m, sizeof(*m));
+		if (!r && m->kind == DAEMON_PID) {
+			seen->pid = m->pid;
+		} else if (!r && m->kind == DAEMON_ADDED) {
+			seen->id = m->id;
+			seen->cookie = m->cookie;
+		} else {
+			return r;
+		}
+	}
+}
+
 static int wait_ready(int fd, int timeout_ms, struct daemon_msg *m, struct fail *f)
 {
 	int64_t deadline = fs_now_ms() + timeout_ms;
-	pid_t pid = 0;
+	struct daemon_msg seen = { .id = -1 };
+	int r = read_verdict(fd, deadline, m, &seen);
 	char rest;
-	int r;
 
-	do {
-		r = read_msg(fd, deadline, m, sizeof(*m));
-		if (!r && m->kind == DAEMON_PID)
-			pid = m->pid;
-	} while (!r && m->kind == DAEMON_PID);
-	m->pid = pid;
-	if (r == -ETIME) {
-		if (pid)
-			kill(pid, SIGKILL);
-		return fail_set(f, ETIME, "the server did not become ready in time and was killed");
+	if (r < 0) {
+		*m = seen;
+		if (r == -ETIME && seen.pid)
+			kill(seen.pid, SIGKILL);
+		return r == -ETIME ?
+			       fail_set(f, ETIME,
+					"the server did not become ready in time and was killed") :
+			       fail_set(f, EIO, "the server died before it was ready");
 	}
-	if (r < 0)
-		return fail_set(f, EIO, "the server died before it was ready");
+	m->pid = seen.pid;
+	m->cookie = seen.cookie;
 	if (m->kind == DAEMON_READY)
 		return 0;
 	/* the end of the pipe is the end of the process: nothing of it is left then */
 	read_msg(fd, deadline, &rest, 1);
 	m->text[sizeof(m->text) - 1] = '\0';
+	m->id = -1;
 	return fail_set(f, m->err ? m->err : EIO, "%s", m->text);
 }
 
@@ -153,6 +170,7 @@ int daemon_start(int (*fn)(void *arg, int report_fd), void *arg, int timeout_ms,
 	int fds[2], status, r;
 	pid_t pid;
 
+	ret->id = -1;
 	r = make_pipe(fds);
 	if (r < 0)
 		return fail_errno(f, -r, "cannot make a pipe");

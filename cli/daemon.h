@@ -13,6 +13,7 @@
 
 enum daemon_kind {
 	DAEMON_PID,    /* the process exists; pid is set */
+	DAEMON_ADDED,  /* it has made a device; id and cookie are set */
 	DAEMON_READY,  /* the device is there; id is set, text may hold a warning */
 	DAEMON_FAILED, /* err and text say why */
 };
@@ -23,6 +24,7 @@ struct daemon_msg {
 	int32_t err; /* positive */
 	int32_t id;
 	int32_t pid;
+	uint64_t cookie; /* of the device (dev/record.h) */
 	char text[FAIL_TEXT];
 };
 
@@ -30,7 +32,8 @@ struct daemon_msg {
  * Runs fn in a new session with /dev/null for fds 0-2, cwd / and no other descriptor of the
  * caller; fn reports on its descriptor with daemon_report() and its result is the exit status.
  * Waits until READY or FAILED, the process's death, or timeout_ms (-ETIME; the process is
- * then killed). Returns 0 with *ret filled, or -errno with a text.
+ * then killed). Returns 0 with *ret filled, or -errno with a text; then ret->id is the device that a
+ * server left which could not undo what it did, -1 when there is none.
  */
 int daemon_start(int (*fn)(void *arg, int report_fd), void *arg, int timeout_ms,
 		 struct daemon_msg *ret, struct fail *f);

@@ -14,7 +14,9 @@
 #include "util/cleanup.h"
 
 static const struct cmd *const commands[] = {
-	&cmd_add, &cmd_del, &cmd_list, &cmd_feature, &cmd_help,
+	&cmd_add,	   &cmd_del,  &cmd_list,  &cmd_recover, &cmd_restart,
+	&cmd_quiesce,	   &cmd_stop, &cmd_start, &cmd_resize,	&cmd_show,
+	&cmd_set_affinity, &cmd_stat, &cmd_bench, &cmd_feature, &cmd_help,
 };
 
 /* clang-format off: one option, one entry */

@@ -36,11 +36,18 @@ void msg_set_command(const char *name);
 /* From here on to syslog as ublkctl[ID]; the socket is opened now. */
 void msg_to_syslog(int dev_id);
 void msg_set_verbose(bool on);
+/* A process that crashes says so in a last line, where its messages go, and then dies as ever. */
+void msg_on_crash(void);
 
 void msg_error(const char *fmt, ...) __attribute__((format(printf, 1, 2)));
 void msg_warn(const char *fmt, ...) __attribute__((format(printf, 1, 2)));
 /* Something the user can do next, or should know. */
 void msg_hint(const char *fmt, ...) __attribute__((format(printf, 1, 2)));
+/*
+ * What is going on, in a line that the next one overwrites; only if stderr is a terminal. An empty text
+ * takes it away, and so does any message.
+ */
+void msg_progress(const char *fmt, ...) __attribute__((format(printf, 1, 2)));
 /* Only with --verbose. */
 void msg_debug(const char *fmt, ...) __attribute__((format(printf, 1, 2)));
 

@@ -6,6 +6,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "cfg.h"
 #include "util/cleanup.h"
 #include "util/num.h"
 
@@ -65,6 +66,17 @@ static int set_word(const struct opt *o, const char *arg, void *value, struct fa
 	return fail_set(f, FAIL_USAGE, "--%s: '%s' is none of: %s", o->name, arg, all);
 }
 
+static int parse_id(const char *s, int *ret, struct fail *f)
+{
+	uint64_t v;
+
+	if (num_parse_uint(s, 0, CFG_ID_MAX, &v) < 0)
+		return fail_set(f, FAIL_USAGE, "'%s' is not a device id (a number from 0 to %d)", s,
+				CFG_ID_MAX);
+	*ret = (int)v;
+	return 0;
+}
+
 static int set_value(const struct opt *o, const char *arg, void *base, struct fail *f)
 {
 	void *value = (char *)base + o->offset;
@@ -77,7 +89,7 @@ static int set_value(const struct opt *o, const char *arg, void *base, struct fa
 	case OPT_SIZE:
 		return set_number(o, arg, value, f);
 	case OPT_ID:
-		return opt_parse_id(arg, value, f);
+		return parse_id(arg, value, f);
 	case OPT_TEXT:
 		if (!*arg)
 			return fail_set(f, FAIL_USAGE, "--%s: empty", o->name);
@@ -221,15 +233,4 @@ const char *opt_hint_name(enum opt_hint hint)
 	};
 
 	return names[hint];
-}
-
-int opt_parse_id(const char *s, int *ret, struct fail *f)
-{
-	uint64_t v;
-
-	if (num_parse_uint(s, 0, DEV_ID_MAX, &v) < 0)
-		return fail_set(f, FAIL_USAGE, "'%s' is not a device id (a number from 0 to %d)", s,
-				DEV_ID_MAX);
-	*ret = (int)v;
-	return 0;
 }

@@ -42,7 +42,6 @@ struct opt {
 		.name = NULL                                                                       \
 	}
 #define OPT_MAX 40
-#define DEV_ID_MAX 1048575 /* the driver's largest id is one below the number of minors */
 
 /* Which options were on the command line: bit n for the n-th of a table. */
 struct opt_seen {
@@ -62,8 +61,5 @@ bool opt_was_seen(const struct opt *table, const struct opt_seen *seen, const ch
 void opt_print_help(const struct opt *table);
 const char *opt_type_name(enum opt_type type);
 const char *opt_hint_name(enum opt_hint hint);
-
-/* Device id: a whole decimal number; -FAIL_USAGE otherwise. */
-int opt_parse_id(const char *s, int *ret, struct fail *f);
 
 #endif

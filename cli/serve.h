@@ -6,9 +6,25 @@
 #define SERVE_H
 
 #include "cfg.h"
+#include "dev/record.h"
+
+enum serve_how {
+	SERVE_ADD,     /* a new device */
+	SERVE_START,   /* a stopped one gets its disk back */
+	SERVE_RECOVER, /* one that lost its server goes on */
+};
 
 /* To a server whose caller cannot tell anybody of the device: as SIGTERM, and what was made for it goes too. */
 #define SERVE_SIG_UNDO SIGUSR1
+
+/*
+ * To a server: it gives the results of what it has and ends, the device waits. On the per-I/O path only
+ * after QUIESCE_DEV.
+ */
+#define SERVE_SIG_LEAVE SIGUSR2
+
+/* Error of serve_again(SERVE_START): the driver takes no second server for a device without a disk. */
+#define SERVE_NO_SECOND 1003
 
 /* Pause and limit of the waits for nodes in /dev. */
 #define SERVE_POLL_MS 5
@@ -19,6 +35,12 @@
  * -errno: then no device, record or thread is left.
  */
 int serve(const struct dev_cfg *cfg, int report_fd);
+
+/*
+ * The same for a device that is there: known is its record, with a configuration that is complete
+ * (revive.h). After an error the device is as before.
+ */
+int serve_again(const struct record *known, enum serve_how how, int report_fd);
 
 /* A device's flags for ADD_DEV: what cfg asks the driver for. */
 uint64_t serve_wanted_flags(const struct dev_cfg *cfg);

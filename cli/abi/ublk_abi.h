@@ -32,9 +32,13 @@ struct ublksrv_ctrl_cmd {
 #define UBLK_U_CMD_STOP_DEV _IOWR('u', 0x07, struct ublksrv_ctrl_cmd)
 #define UBLK_U_CMD_SET_PARAMS _IOWR('u', 0x08, struct ublksrv_ctrl_cmd)
 #define UBLK_U_CMD_GET_PARAMS _IOR('u', 0x09, struct ublksrv_ctrl_cmd)
+#define UBLK_U_CMD_START_USER_RECOVERY _IOWR('u', 0x10, struct ublksrv_ctrl_cmd)
+#define UBLK_U_CMD_END_USER_RECOVERY _IOWR('u', 0x11, struct ublksrv_ctrl_cmd)
 #define UBLK_U_CMD_GET_DEV_INFO2 _IOR('u', 0x12, struct ublksrv_ctrl_cmd)
 #define UBLK_U_CMD_GET_FEATURES _IOR('u', 0x13, struct ublksrv_ctrl_cmd)
 #define UBLK_U_CMD_DEL_DEV_ASYNC _IOR('u', 0x14, struct ublksrv_ctrl_cmd)
+#define UBLK_U_CMD_UPDATE_SIZE _IOWR('u', 0x15, struct ublksrv_ctrl_cmd)
+#define UBLK_U_CMD_QUIESCE_DEV _IOWR('u', 0x16, struct ublksrv_ctrl_cmd)
 #define UBLK_U_CMD_TRY_STOP_DEV _IOWR('u', 0x17, struct ublksrv_ctrl_cmd)
 
 #define UBLK_FEATURES_LEN 8

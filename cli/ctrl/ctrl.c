@@ -3,9 +3,34 @@
 
 #include <errno.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 #define QUEUE_NONE 0xffff
+#define PATH_BYTES 32 /* of "/dev/ublkcN"; a multiple of 8: what follows stays aligned */
+
+/* Where a device is its owner's and not root's, the path of its node comes in front of the buffer. */
+static int submit_path(struct ctrl *c, struct ctrl_cmd *cmd)
+{
+	size_t len = cmd->hdr.len;
+	void *theirs = (void *)(uintptr_t)cmd->hdr.addr;
+	uint8_t *buf = calloc(1, PATH_BYTES + len);
+	int r;
+
+	if (!buf)
+		return -ENOMEM;
+	snprintf((char *)buf, PATH_BYTES, "/dev/ublkc%u", cmd->hdr.dev_id);
+	if (len)
+		memcpy(buf + PATH_BYTES, theirs, len);
+	cmd->hdr.addr = (uintptr_t)buf;
+	cmd->hdr.len = (uint16_t)(PATH_BYTES + len);
+	cmd->hdr.dev_path_len = PATH_BYTES;
+	r = c->ops->submit(c->priv, cmd, c->timeout_ms);
+	if (r >= 0 && len)
+		memcpy(theirs, buf + PATH_BYTES, len);
+	free(buf);
+	return r;
+}
 
 static int submit(struct ctrl *c, uint32_t op, uint32_t id, void *buf, size_t len, uint64_t data)
 {
@@ -20,6 +45,8 @@ static int submit(struct ctrl *c, uint32_t op, uint32_t id, void *buf, size_t le
 		},
 	};
 
+	if (c->unprivileged && op != UBLK_U_CMD_GET_FEATURES && op != UBLK_U_CMD_ADD_DEV)
+		return submit_path(c, &cmd);
 	return c->ops->submit(c->priv, &cmd, c->timeout_ms);
 }
 
@@ -77,6 +104,26 @@ int ctrl_start_dev(struct ctrl *c, uint32_t id, int32_t pid)
 	return submit(c, UBLK_U_CMD_START_DEV, id, NULL, 0, (uint64_t)pid);
 }
 
+int ctrl_start_recovery(struct ctrl *c, uint32_t id)
+{
+	return submit(c, UBLK_U_CMD_START_USER_RECOVERY, id, NULL, 0, 0);
+}
+
+int ctrl_end_recovery(struct ctrl *c, uint32_t id, int32_t pid)
+{
+	return submit(c, UBLK_U_CMD_END_USER_RECOVERY, id, NULL, 0, (uint64_t)pid);
+}
+
+int ctrl_quiesce_dev(struct ctrl *c, uint32_t id, unsigned int timeout_ms)
+{
+	return submit(c, UBLK_U_CMD_QUIESCE_DEV, id, NULL, 0, timeout_ms);
+}
+
+int ctrl_update_size(struct ctrl *c, uint32_t id, uint64_t bytes)
+{
+	return submit(c, UBLK_U_CMD_UPDATE_SIZE, id, NULL, 0, bytes >> 9);
+}
+
 int ctrl_stop_dev(struct ctrl *c, uint32_t id)
 {
 	return submit(c, UBLK_U_CMD_STOP_DEV, id, NULL, 0, 0);
@@ -99,30 +146,27 @@ int ctrl_del_dev_async(struct ctrl *c, uint32_t id)
 
 int ctrl_get_dev_info(struct ctrl *c, uint32_t id, struct ublksrv_ctrl_dev_info *ret)
 {
-	struct {
-		char path[32]; /* a multiple of 8: the information stays aligned behind it */
-		struct ublksrv_ctrl_dev_info info;
-	} buf = { .path = "" };
+	struct ublksrv_ctrl_dev_info info;
 	struct ctrl_cmd cmd = {
 		.op = UBLK_U_CMD_GET_DEV_INFO2,
 		.hdr = {
 			.dev_id = id,
 			.queue_id = QUEUE_NONE,
-			.addr = (uintptr_t)&buf,
-			.len = sizeof(buf),
-			.dev_path_len = sizeof(buf.path),
+			.addr = (uintptr_t)&info,
+			.len = sizeof(info),
 		},
 	};
-	int r;
+	int r = submit_path(c, &cmd), again;
 
-	snprintf(buf.path, sizeof(buf.path), "/dev/ublkc%u", id);
-	r = c->ops->submit(c->priv, &cmd, c->timeout_ms);
-	/* where the node is missing (no devtmpfs), the command without a path still works */
-	if (r < 0 && r != -ENODEV && r != -ETIME)
-		r = submit(c, UBLK_U_CMD_GET_DEV_INFO, id, &buf.info, sizeof(buf.info), 0);
+	/* where the node is missing (no devtmpfs), the command without a path works for root */
+	if (r < 0 && r != -ENODEV && r != -ETIME) {
+		again = submit(c, UBLK_U_CMD_GET_DEV_INFO, id, &info, sizeof(info), 0);
+		if (again >= 0 || again == -ENODEV)
+			r = again;
+	}
 	if (r < 0)
 		return r;
-	*ret = buf.info;
+	*ret = info;
 	return 0;
 }
 

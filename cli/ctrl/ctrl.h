@@ -9,6 +9,7 @@
 #define CTRL_CTRL_H
 
 #include <sched.h>
+#include <stdbool.h>
 #include <stdint.h>
 
 #include "abi/ublk_abi.h"
@@ -30,6 +31,8 @@ struct ctrl {
 	const struct ctrl_transport *ops;
 	void *priv;
 	int timeout_ms; /* of each command; the owner may change it */
+	/* for devices with UBLK_F_UNPRIVILEGED_DEV: each command shows that the caller may use the node */
+	bool unprivileged;
 };
 
 /*
@@ -46,6 +49,18 @@ int ctrl_set_params(struct ctrl *c, uint32_t id, const struct ublk_params *p);
 int ctrl_get_params(struct ctrl *c, uint32_t id, struct ublk_params *ret);
 /* Returns when every queue was armed and the disk exists. */
 int ctrl_start_dev(struct ctrl *c, uint32_t id, int32_t pid);
+/* -EBUSY: the last server is not gone yet; -EINVAL: the device was added without recovery. */
+int ctrl_start_recovery(struct ctrl *c, uint32_t id);
+/* As ctrl_start_dev(), for a device whose disk is there. */
+int ctrl_end_recovery(struct ctrl *c, uint32_t id, int32_t pid);
+/*
+ * New requests wait, the server gets ABORT and ends; state QUIESCED follows when it has. -EBUSY: a
+ * queue had all its requests in the server for timeout_ms; requests wait all the same from then on.
+ * -EOPNOTSUPP: added without UBLK_F_QUIESCE (Linux 6.16).
+ */
+int ctrl_quiesce_dev(struct ctrl *c, uint32_t id, unsigned int timeout_ms);
+/* Of the disk; -ENODEV: it has none; -EOPNOTSUPP before Linux 6.16. */
+int ctrl_update_size(struct ctrl *c, uint32_t id, uint64_t bytes);
 int ctrl_stop_dev(struct ctrl *c, uint32_t id);
 /* -EBUSY: the disk has an opener; -EOPNOTSUPP before Linux 7.0; -ENODEV: it has no disk. */
 int ctrl_try_stop_dev(struct ctrl *c, uint32_t id);

@@ -127,8 +127,6 @@ int ctrl_open(struct ctrl *c, int timeout_ms, const char **ret_stage)
 	if (r < 0)
 		return r;
 	t->fd = steal_fd(&fd);
-	c->ops = &uring_ops;
-	c->priv = steal_ptr(&t);
-	c->timeout_ms = timeout_ms;
+	*c = (struct ctrl){ .ops = &uring_ops, .priv = steal_ptr(&t), .timeout_ms = timeout_ms };
 	return 0;
 }

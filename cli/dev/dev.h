@@ -23,7 +23,8 @@ struct dev_view {
 	const char *target;
 	const char *data_mode;
 	const char *recovery;
-	int64_t size; /* bytes */
+	char scheduler[32]; /* of the disk, "" where it is not known */
+	int64_t size;	    /* bytes */
 	int64_t batch, queues, depth, threads, pid, read_only;
 	int64_t block_size, phys_block_size, max_io; /* bytes */
 	int64_t uid, gid;
@@ -49,6 +50,8 @@ int dev_probe(struct ctrl *c, int id, struct dev_view *ret);
 int dev_disk_devt(int id, unsigned int *ret_major, unsigned int *ret_minor);
 bool dev_char_exists(int id);
 bool dev_disk_exists(int id);
+/* Of the disk alone: its sysfs entry or its node. */
+bool dev_disk_left(int id);
 /* What of the device is still there: its sysfs entries or one of its nodes. */
 bool dev_anything_left(int id);
 

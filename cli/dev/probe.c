@@ -7,6 +7,7 @@
 #include <unistd.h>
 
 #include "dev/dev.h"
+#include "dev/qattr.h"
 #include "util/cleanup.h"
 #include "util/fs.h"
 
@@ -49,6 +50,7 @@ static void from_sysfs(struct dev_view *v)
 	v->read_only = sys_num(v->id, "ro");
 	v->block_size = sys_num(v->id, "queue/logical_block_size");
 	v->phys_block_size = sys_num(v->id, "queue/physical_block_size");
+	qattr_read_scheduler(v->id, v->scheduler, sizeof(v->scheduler));
 	kib = sys_num(v->id, "queue/max_hw_sectors_kb");
 	v->max_io = kib < 0 ? -1 : kib * 1024;
 	v->node_missing = 1;
@@ -99,6 +101,10 @@ static void from_driver(struct dev_view *v, const struct ublksrv_ctrl_dev_info *
 {
 	v->state = state_name(info->state);
 	v->pid = info->ublksrv_pid > 0 ? info->ublksrv_pid : -1;
+	/* Linux 6.12 still names the last server of a device that waits for the next one */
+	if ((info->state == UBLK_S_DEV_QUIESCED || info->state == UBLK_S_DEV_FAIL_IO) &&
+	    !fs_pid_start(info->ublksrv_pid))
+		v->pid = -1;
 	v->queues = info->nr_hw_queues;
 	v->depth = info->queue_depth;
 	v->max_io = info->max_io_buf_bytes;
@@ -123,10 +129,8 @@ static bool record_fits(const struct record *rec, const struct ublksrv_ctrl_dev_
 
 static void from_record(struct dev_view *v, const struct ublksrv_ctrl_dev_info *info)
 {
-	_cleanup_fd_ int dir = rec_open_dir(false);
-
 	v->target = "unknown";
-	if (dir < 0 || rec_read(dir, v->id, &v->rec) < 0 || !record_fits(&v->rec, info))
+	if (rec_load(v->id, &v->rec) < 0 || !record_fits(&v->rec, info))
 		return;
 	v->has_record = true;
 	v->target = v->rec.target;
@@ -148,7 +152,7 @@ static void from_record(struct dev_view *v, const struct ublksrv_ctrl_dev_info *
 	v->queues = v->rec.cfg.queues;
 	v->depth = v->rec.cfg.depth;
 	v->data_mode = *v->rec.data_mode ? v->rec.data_mode : NULL;
-	v->recovery = "off";
+	v->recovery = *v->rec.recovery ? v->rec.recovery : "off";
 }
 
 static void view_init(struct dev_view *v, int id)

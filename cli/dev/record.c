@@ -17,7 +17,7 @@
 #define REC_DIR "/run/ublkctl"
 #define REC_MAX_BYTES (64 * 1024)
 
-/* Members of the configuration: one row is written, read and range-checked alike. */
+/* Numbers and switches: one row is written, read and range-checked alike. */
 enum field_type { F_BOOL, F_UINT, F_U64 };
 
 static const struct field {
@@ -27,22 +27,26 @@ static const struct field {
 	uint64_t min, max;
 	bool optional; /* younger than schema 1: 0 in a record without it */
 } fields[] = {
-	{ "batch", F_BOOL, offsetof(struct dev_cfg, batch), 0, 1, false },
-	{ "queues", F_UINT, offsetof(struct dev_cfg, queues), 1, 4096, false },
-	{ "depth", F_UINT, offsetof(struct dev_cfg, depth), 1, 4096, false },
-	{ "threads", F_UINT, offsetof(struct dev_cfg, threads), 1, 4096, false },
-	{ "size", F_U64, offsetof(struct dev_cfg, size), 512, INT64_MAX, false },
-	{ "block_size", F_U64, offsetof(struct dev_cfg, block_size), 512, 1 << 20, false },
-	{ "physical_block_size", F_U64, offsetof(struct dev_cfg, phys_block_size), 512, 1 << 28,
+	{ "batch", F_BOOL, offsetof(struct record, cfg.batch), 0, 1, false },
+	{ "queues", F_UINT, offsetof(struct record, cfg.queues), 1, 4096, false },
+	{ "depth", F_UINT, offsetof(struct record, cfg.depth), 1, 4096, false },
+	{ "threads", F_UINT, offsetof(struct record, cfg.threads), 1, 4096, false },
+	{ "size", F_U64, offsetof(struct record, cfg.size), 512, INT64_MAX, false },
+	{ "block_size", F_U64, offsetof(struct record, cfg.block_size), 512, 1 << 20, false },
+	{ "physical_block_size", F_U64, offsetof(struct record, cfg.phys_block_size), 512, 1 << 28,
 	  false },
-	{ "max_io", F_U64, offsetof(struct dev_cfg, max_io), 4096, 1 << 25, false },
-	{ "read_only", F_BOOL, offsetof(struct dev_cfg, read_only), 0, 1, false },
-	{ "no_partscan", F_BOOL, offsetof(struct dev_cfg, no_partscan), 0, 1, false },
-	{ "offset", F_U64, offsetof(struct dev_cfg, offset), 0, INT64_MAX, true },
-	{ "no_discard", F_BOOL, offsetof(struct dev_cfg, no_discard), 0, 1, true },
-	{ "backing_dev", F_U64, offsetof(struct dev_cfg, file_dev), 0, UINT64_MAX, true },
-	{ "backing_ino", F_U64, offsetof(struct dev_cfg, file_ino), 0, UINT64_MAX, true },
-	{ "backing_size", F_U64, offsetof(struct dev_cfg, file_size), 0, INT64_MAX, true },
+	{ "max_io", F_U64, offsetof(struct record, cfg.max_io), 4096, 1 << 25, false },
+	{ "read_only", F_BOOL, offsetof(struct record, cfg.read_only), 0, 1, false },
+	{ "no_partscan", F_BOOL, offsetof(struct record, cfg.no_partscan), 0, 1, false },
+	{ "offset", F_U64, offsetof(struct record, cfg.offset), 0, INT64_MAX, true },
+	{ "no_discard", F_BOOL, offsetof(struct record, cfg.no_discard), 0, 1, true },
+	{ "force", F_BOOL, offsetof(struct record, cfg.force), 0, 1, true },
+	{ "unprivileged", F_BOOL, offsetof(struct record, cfg.unprivileged), 0, 1, true },
+	{ "mlock", F_BOOL, offsetof(struct record, cfg.mlock), 0, 1, true },
+	{ "stopped", F_BOOL, offsetof(struct record, stopped), 0, 1, true },
+	{ "backing_dev", F_U64, offsetof(struct record, cfg.file_dev), 0, UINT64_MAX, true },
+	{ "backing_ino", F_U64, offsetof(struct record, cfg.file_ino), 0, UINT64_MAX, true },
+	{ "backing_size", F_U64, offsetof(struct record, cfg.file_size), 0, INT64_MAX, true },
 };
 
 #define TEXT(key, member)                                                                          \
@@ -53,11 +57,32 @@ static const struct text {
 	size_t offset, size;
 	bool optional; /* younger than schema 1: empty in a record without it */
 } texts[] = {
-	{ TEXT("target", target), false },	{ TEXT("created", created), false },
-	{ TEXT("version", version), false },	{ TEXT("data_mode", data_mode), true },
-	{ TEXT("backing", backing), true },	{ TEXT("io", io), true },
-	{ TEXT("null_data", null_data), true },
+	{ TEXT("target", target), false },	  { TEXT("created", created), false },
+	{ TEXT("version", version), false },	  { TEXT("data_mode", data_mode), true },
+	{ TEXT("backing", backing), true },	  { TEXT("io", io), true },
+	{ TEXT("null_data", null_data), true },	  { TEXT("recovery", recovery), true },
+	{ TEXT("affinity", affinity), true },	  { TEXT("scheduler", scheduler), true },
+	{ TEXT("queue_attr", queue_attr), true },
 };
+
+/* Where the caller's own records are, into buf[FS_PATH_MAX]. */
+static const char *own_dir(char *buf)
+{
+	const char *dir = getenv("XDG_RUNTIME_DIR");
+
+	if (!fs_root_is_real() || geteuid() == 0)
+		return fs_path(buf, REC_DIR);
+	if (dir && *dir == '/')
+		return fs_path(buf, "%.400s/ublkctl", dir);
+	return fs_path(buf, "/run/user/%u/ublkctl", (unsigned int)geteuid());
+}
+
+static int open_dir(const char *path)
+{
+	int fd = open(path, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+
+	return fd < 0 ? -errno : fd;
+}
 
 int rec_open_dir(bool create)
 {
@@ -65,15 +90,15 @@ int rec_open_dir(bool create)
 	bool made;
 	int fd;
 
-	fs_path(path, REC_DIR);
+	own_dir(path);
 	made = create && mkdir(path, 0755) == 0;
 	if (create && !made && errno != EEXIST)
 		return -errno;
-	fd = open(path, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
-	if (fd < 0)
-		return -errno;
+	fd = open_dir(path);
+	if (fd < 0 && !create)
+		return open_dir(fs_path(path, REC_DIR));
 	/* the umask of the caller must not hide the records from `list` */
-	if (made)
+	if (fd >= 0 && made)
 		fchmod(fd, 0755);
 	return fd;
 }
@@ -88,9 +113,9 @@ static void add(struct json_object *o, const char *key, struct json_object *v)
 	json_object_object_add(o, key, v);
 }
 
-static struct json_object *field_to_json(const struct field *f, const struct dev_cfg *cfg)
+static struct json_object *field_to_json(const struct field *f, const struct record *rec)
 {
-	const void *p = (const char *)cfg + f->offset;
+	const void *p = (const char *)rec + f->offset;
 
 	switch (f->type) {
 	case F_BOOL:
@@ -116,7 +141,7 @@ char *rec_to_json(const struct record *rec)
 	for (size_t i = 0; i < ARRAY_SIZE(texts); i++)
 		add(o, texts[i].key, json_object_new_string((const char *)rec + texts[i].offset));
 	for (size_t i = 0; i < ARRAY_SIZE(fields); i++)
-		add(o, fields[i].key, field_to_json(&fields[i], &rec->cfg));
+		add(o, fields[i].key, field_to_json(&fields[i], rec));
 	add(o, "pid", json_object_new_int64(rec->pid));
 	add(o, "pid_start", json_object_new_int64((int64_t)rec->pid_start));
 	add(o, "cookie", json_object_new_string(cookie));
@@ -176,9 +201,9 @@ static int get_text(struct json_object *o, const char *key, char *buf, size_t si
 	return 0;
 }
 
-static int field_from_json(const struct field *f, struct json_object *o, struct dev_cfg *cfg)
+static int field_from_json(const struct field *f, struct json_object *o, struct record *rec)
 {
-	void *p = (char *)cfg + f->offset;
+	void *p = (char *)rec + f->offset;
 	struct json_object *v;
 	uint64_t n;
 
@@ -228,7 +253,7 @@ static int from_object(struct json_object *o, struct record *rec)
 	rec->cfg.id = (int)id;
 	rec->pid = (pid_t)pid;
 	for (size_t i = 0; i < ARRAY_SIZE(fields); i++)
-		if (field_from_json(&fields[i], o, &rec->cfg) < 0)
+		if (field_from_json(&fields[i], o, rec) < 0)
 			return -EPROTO;
 	return 0;
 }
@@ -293,6 +318,33 @@ int rec_read(int dirfd, int id, struct record *ret)
 		return -EPROTO;
 	*ret = rec;
 	return 0;
+}
+
+int rec_load(int id, struct record *ret)
+{
+	_cleanup_fd_ int own = rec_open_dir(false), root = -1;
+	char path[FS_PATH_MAX];
+	int r = own < 0 ? own : rec_read(own, id, ret);
+
+	if (r != -ENOENT || geteuid() == 0)
+		return r;
+	root = open_dir(fs_path(path, REC_DIR));
+	return root < 0 ? root : rec_read(root, id, ret);
+}
+
+int rec_update(int id, uint64_t cookie, void (*change)(struct record *rec, const void *arg),
+	       const void *arg)
+{
+	_cleanup_fd_ int dir = rec_open_dir(false);
+	struct record rec;
+	int r = dir < 0 ? dir : rec_read(dir, id, &rec);
+
+	if (r < 0)
+		return r;
+	if (rec.cookie != cookie)
+		return -ESTALE;
+	change(&rec, arg);
+	return rec_write(dir, &rec);
 }
 
 bool rec_server_alive(const struct record *rec)

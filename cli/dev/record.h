@@ -11,6 +11,7 @@
 #include <sys/types.h>
 
 #include "cfg.h"
+#include "dev/qattr.h"
 
 #define REC_SCHEMA 1
 
@@ -21,14 +22,23 @@ struct record {
 	char backing[4096]; /* absolute path; the following are empty where they mean nothing */
 	char io[16];	    /* direct or buffered */
 	char null_data[16];
-	pid_t pid; /* of the server, 0 while it starts */
+	char recovery[16];
+	char affinity[CFG_AFFINITY_TEXT]; /* see dev/affinity.h */
+	char scheduler[16];		  /* see dev/qattr.h, as the next one */
+	char queue_attr[QATTR_TEXT];
+	bool stopped; /* by `stop`: no server is missed, `start` brings the disk back */
+	pid_t pid;    /* of the server, 0 while it starts */
 	uint64_t pid_start;
 	uint64_t cookie;  /* also in the driver's ublksrv_flags: the same device, not only id */
 	char created[32]; /* RFC 3339 */
 	char version[32]; /* of the tool that wrote it */
 };
 
-/* Descriptor of the record directory, made if needed; -errno. The caller closes it. */
+/*
+ * Descriptor of the record directory, made if needed; -errno. The caller closes it. Root's is
+ * /run/ublkctl, that of a user ublkctl in XDG_RUNTIME_DIR or /run/user/UID; without create a user
+ * who has none gets root's.
+ */
 int rec_open_dir(bool create);
 int rec_write(int dirfd, const struct record *rec);
 /*
@@ -43,6 +53,14 @@ int rec_remove(int dirfd, int id, uint64_t cookie);
  * that large.
  */
 int rec_read(int dirfd, int id, struct record *ret);
+/*
+ * Changes the record of a device as it is now: others may have written it since it was read. change()
+ * gets it with arg. -ESTALE: the id is another device's by now.
+ */
+int rec_update(int id, uint64_t cookie, void (*change)(struct record *rec, const void *arg),
+	       const void *arg);
+/* The record of an id wherever the caller's could be: the own directory, then root's. */
+int rec_load(int id, struct record *ret);
 bool rec_server_alive(const struct record *rec);
 
 /* Text form, for rec_write() and tests: malloc()ed JSON; NULL without memory. */

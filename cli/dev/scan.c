@@ -6,7 +6,6 @@
 #include <sys/stat.h>
 
 #include "dev/dev.h"
-#include "opt.h"
 #include "util/cleanup.h"
 #include "util/fs.h"
 #include "util/num.h"
@@ -19,7 +18,7 @@ static int id_of(const char *name, const char *prefix)
 	size_t n = strlen(prefix);
 	uint64_t v;
 
-	if (strncmp(name, prefix, n) || num_parse_uint(name + n, 0, DEV_ID_MAX, &v) < 0)
+	if (strncmp(name, prefix, n) || num_parse_uint(name + n, 0, CFG_ID_MAX, &v) < 0)
 		return -1;
 	return (int)v;
 }
@@ -84,13 +83,18 @@ static bool is_node(const char *path)
 	return lstat(path, &st) == 0 && (S_ISBLK(st.st_mode) || S_ISCHR(st.st_mode));
 }
 
+bool dev_disk_left(int id)
+{
+	char path[FS_PATH_MAX];
+
+	return dev_disk_exists(id) || is_node(fs_path(path, "/dev/ublkb%d", id));
+}
+
 bool dev_anything_left(int id)
 {
 	char path[FS_PATH_MAX];
 
-	return dev_char_exists(id) || dev_disk_exists(id) ||
-	       is_node(fs_path(path, "/dev/ublkc%d", id)) ||
-	       is_node(fs_path(path, "/dev/ublkb%d", id));
+	return dev_char_exists(id) || is_node(fs_path(path, "/dev/ublkc%d", id)) || dev_disk_left(id);
 }
 
 int dev_parse_operand(const char *s, int *ret_id, struct fail *f)
@@ -103,7 +107,11 @@ int dev_parse_operand(const char *s, int *ret_id, struct fail *f)
 			id = id_of(s + 5, "ublkc");
 	}
 	if (id < 0)
-		return opt_parse_id(s, ret_id, f);
+		id = id_of(s, "");
+	if (id < 0)
+		return fail_set(f, FAIL_USAGE,
+				"'%s' is not a device id (a number from 0 to %d, or /dev/ublkbN)",
+				s, CFG_ID_MAX);
 	*ret_id = id;
 	return 0;
 }

@@ -66,14 +66,14 @@ static void *elem_at(const struct batch_q *b, uint8_t *base, unsigned int i)
 	return base + (size_t)i * b->elem_bytes;
 }
 
-static void set_elem(const struct q *q, void *elem, uint16_t tag, int32_t res)
+/* Element of a tag, with everything but a result. */
+static void init_elem(const struct q *q, void *elem, uint16_t tag)
 {
 	const struct batch_q *b = q->be;
 	struct elem *e = elem;
 
-	e->hdr = (struct ublk_elem_header){
-		.tag = tag, .buf_index = b->auto_reg ? q_buf_index(q, tag) : 0, .result = res
-	};
+	e->hdr = (struct ublk_elem_header){ .tag = tag,
+					    .buf_index = b->auto_reg ? q_buf_index(q, tag) : 0 };
 	if (b->flags & UBLK_BATCH_F_HAS_BUF_ADDR)
 		e->addr = (uintptr_t)q_buf(q, tag);
 }
@@ -132,7 +132,7 @@ static int init_queue(struct q_thr *t, struct q *q)
 	if (!b->commit[0].elems || !b->commit[1].elems || !b->tag_elems)
 		return -ENOMEM;
 	for (unsigned int tag = 0; tag < q->depth; tag++)
-		set_elem(q, elem_at(b, b->tag_elems, tag), (uint16_t)tag, 0);
+		init_elem(q, elem_at(b, b->tag_elems, tag), (uint16_t)tag);
 	return init_tag_bufs(t, q, b);
 }
 
@@ -170,13 +170,14 @@ static void put_elems(struct q *q, struct io_uring_sqe *sqe, uint32_t op, uint32
 	const struct batch_q *b = q->be;
 	struct ublk_batch_io *cmd;
 
-	q_prep_cdev(sqe, op, ud_pack(UD_BACKEND, aux, q->slot, 0));
-	sqe->addr = (uintptr_t)elems;
+	q_prep_cdev(sqe, op, (uintptr_t)elems, ud_pack(UD_BACKEND, aux, q->slot, 0));
 	cmd = q_cmd_area(sqe);
-	cmd->q_id = q->id;
-	cmd->flags = b->flags;
-	cmd->nr_elem = (uint16_t)count;
-	cmd->elem_bytes = b->elem_bytes;
+	*cmd = (struct ublk_batch_io){
+		.q_id = q->id,
+		.flags = b->flags,
+		.nr_elem = (uint16_t)count,
+		.elem_bytes = b->elem_bytes,
+	};
 }
 
 static int put_fetch(struct q *q)
@@ -187,13 +188,12 @@ static int put_fetch(struct q *q)
 
 	if (!sqe)
 		return -EBUSY;
-	q_prep_cdev(sqe, UBLK_U_IO_FETCH_IO_CMDS, ud_pack(UD_BACKEND, AUX_FETCH, q->slot, 0));
+	q_prep_cdev(sqe, UBLK_U_IO_FETCH_IO_CMDS, 0, ud_pack(UD_BACKEND, AUX_FETCH, q->slot, 0));
 	sqe->flags |= IOSQE_BUFFER_SELECT;
 	sqe->buf_group = q->slot;
 	sqe->rw_flags = ABI_URING_CMD_MULTISHOT;
 	cmd = q_cmd_area(sqe);
-	cmd->q_id = q->id;
-	cmd->elem_bytes = TAG_BYTES;
+	*cmd = (struct ublk_batch_io){ .q_id = q->id, .elem_bytes = TAG_BYTES };
 	b->fetching = true;
 	b->refetch = false;
 	q->thr->live++;
@@ -270,6 +270,7 @@ static void take_tags(struct q *q, const struct io_uring_cqe *cqe)
 	}
 	tags = (const uint16_t *)(const void *)(b->bufs + (size_t)bid * TAG_BUF_LEN + b->pos[bid]);
 	q->thr->busy += n;
+	q->st->fetched[st_size(n)]++;
 	for (unsigned int i = 0; i < n; i++)
 		q_deliver(q, tags[i]);
 	b->pos[bid] += (unsigned int)cqe->res;
@@ -286,7 +287,8 @@ static void fetch_done(struct q *q, const struct io_uring_cqe *cqe)
 	if (cqe->flags & IORING_CQE_F_MORE)
 		return;
 	b->fetching = false;
-	q->thr->live--;
+	if (q->thr->live) /* 0: the thread is leaving anyway */
+		q->thr->live--;
 	if (cqe->res == UBLK_IO_RES_ABORT)
 		b->aborted = true;
 	else if (cqe->res == -ENOBUFS || cqe->res >= 0)
@@ -334,8 +336,18 @@ static void batch_complete(struct q *q, uint16_t tag, int32_t res)
 {
 	struct batch_q *b = q->be;
 	struct commit *c = &b->commit[b->fill];
+	struct ublk_elem_header *e;
 
-	set_elem(q, elem_at(b, c->elems, c->count++), tag, res);
+	if (b->elem_bytes == sizeof(struct elem)) {
+		struct elem *to = (struct elem *)(void *)c->elems + c->count++;
+
+		*to = ((const struct elem *)(const void *)b->tag_elems)[tag];
+		e = &to->hdr;
+	} else {
+		e = (struct ublk_elem_header *)(void *)c->elems + c->count++;
+		*e = ((const struct ublk_elem_header *)(const void *)b->tag_elems)[tag];
+	}
+	e->result = res;
 }
 
 /*
@@ -352,6 +364,7 @@ static void commit_one(struct q *q, struct io_uring_sqe *sqe, struct commit *c)
 	put_elems(q, sqe, UBLK_U_IO_COMMIT_IO_CMDS, AUX_COMMIT_ONE, e, 1);
 	sqe->flags |= IOSQE_CQE_SKIP_SUCCESS;
 	q->thr->busy--;
+	q->st->committed[0]++;
 	c->done = c->count = 0;
 }
 
@@ -361,6 +374,7 @@ static void commit_many(struct q *q, struct io_uring_sqe *sqe, struct commit *c)
 
 	put_elems(q, sqe, UBLK_U_IO_COMMIT_IO_CMDS, AUX_COMMIT, elem_at(b, c->elems, c->done),
 		  c->count - c->done);
+	q->st->committed[st_size(c->count - c->done)]++;
 	b->sent = true;
 }
 

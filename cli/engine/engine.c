@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 #include "engine/engine.h"
+#include "engine/tgt_ops.h"
 
 #include <errno.h>
 #include <stdlib.h>
@@ -9,8 +10,8 @@
 #include <unistd.h>
 
 #include "engine/engine_int.h"
+#include "engine/hold.h"
 #include "engine/iobuf.h"
-#include "target/target.h"
 #include "util/num.h"
 
 /* bytes; the loop needs little, and there can be many threads */
@@ -61,11 +62,12 @@ static size_t desc_map_len(unsigned int depth)
 }
 
 /* Descriptors of a queue; the driver spaces the queues as if each had the largest depth. */
-static int hw_map(struct eng *e, struct q_hw *hw)
+static int hw_map(struct eng *e, struct q_hw *hw, struct fail *f)
 {
 	const struct iobuf_mode *mode = iobuf_mode(e->cfg.mode);
 	off_t off = UBLKSRV_CMD_BUF_OFFSET + hw->id * (off_t)desc_map_len(UBLK_MAX_QUEUE_DEPTH);
 	void *p;
+	int r;
 
 	hw->desc_len = desc_map_len(e->cfg.depth);
 	p = mmap(NULL, hw->desc_len, PROT_READ, MAP_SHARED | MAP_POPULATE, e->cfg.fds[Q_FILE_CDEV],
@@ -74,9 +76,13 @@ static int hw_map(struct eng *e, struct q_hw *hw)
 		return -errno;
 	hw->desc = p;
 	if (mode->server_buf) {
-		hw->buf = iobuf_alloc(e->cfg.depth, e->cfg.max_io);
-		if (!hw->buf)
-			return -ENOMEM;
+		r = iobuf_alloc(e->cfg.depth, e->cfg.max_io, e->cfg.lock_bufs, &p);
+		if (r < 0 && e->cfg.lock_bufs)
+			return fail_errno(f, -r, "cannot lock %zu MiB of I/O buffers per queue",
+					  e->cfg.depth * e->cfg.max_io >> 20);
+		if (r < 0)
+			return r;
+		hw->buf = p;
 	}
 	if (e->cfg.tgt->tag_size) {
 		hw->tag_priv = calloc(e->cfg.depth, e->cfg.tgt->tag_size);
@@ -103,6 +109,50 @@ static bool serves(const struct eng *e, unsigned int t, unsigned int q)
 	unsigned int n = e->cfg.threads < e->cfg.queues ? e->cfg.threads : e->cfg.queues;
 
 	return t % n == q % n;
+}
+
+/* One block for each queue of each thread. */
+static unsigned int nr_blocks(const struct eng *e)
+{
+	return e->cfg.threads > e->cfg.queues ? e->cfg.threads : e->cfg.queues;
+}
+
+static int stats_open(struct eng *e)
+{
+	const unsigned int n = nr_blocks(e);
+	void *p;
+
+	e->stats_len = sizeof(struct st_head) + n * sizeof(struct st_block);
+	e->stats_fd = memfd_create(ST_NAME, MFD_CLOEXEC);
+	if (e->stats_fd < 0 || ftruncate(e->stats_fd, (off_t)e->stats_len) < 0)
+		return -errno;
+	p = mmap(NULL, e->stats_len, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_POPULATE, e->stats_fd,
+		 0);
+	if (p == MAP_FAILED)
+		return -errno;
+	e->stats = p;
+	*e->stats = (struct st_head){
+		.magic = ST_MAGIC, .nr_blocks = n, .block_bytes = sizeof(struct st_block)
+	};
+	e->since = calloc((size_t)n * e->cfg.depth, sizeof(*e->since));
+	return e->since ? 0 : -ENOMEM;
+}
+
+static void stats_close(struct eng *e)
+{
+	if (e->stats)
+		munmap(e->stats, e->stats_len);
+	if (e->stats_fd >= 0)
+		close(e->stats_fd);
+	free(e->since);
+}
+
+static void q_take_block(struct eng *e, struct q *q, unsigned int n)
+{
+	q->st = (struct st_block *)(void *)(e->stats + 1) + n;
+	q->st->thread = q->thr->index;
+	q->st->queue = q->id;
+	q->since = e->since + (size_t)n * e->cfg.depth;
 }
 
 static int thr_add_queues(struct eng *e, struct q_thr *t)
@@ -133,6 +183,7 @@ static int thr_add_queues(struct eng *e, struct q_thr *t)
 			.buf_base = (uint16_t)(n * e->cfg.depth),
 			.prepares = hw->nr_threads == 0,
 		};
+		q_take_block(e, &t->qs[n], e->nr_taken++);
 		hw->nr_threads++;
 		n++;
 	}
@@ -140,22 +191,26 @@ static int thr_add_queues(struct eng *e, struct q_thr *t)
 	return 0;
 }
 
-static int eng_build(struct eng *e)
+static int eng_build(struct eng *e, struct fail *f)
 {
 	int r;
 
 	e->hw = calloc(e->cfg.queues, sizeof(*e->hw));
 	e->thr = calloc(e->cfg.threads, sizeof(*e->thr));
 	e->stop_fd = eventfd(0, EFD_CLOEXEC);
+	e->leave_fd = eventfd(0, EFD_CLOEXEC);
 	e->done_fd = eventfd(0, EFD_CLOEXEC);
 	if (!e->hw || !e->thr)
 		return -ENOMEM;
-	if (e->stop_fd < 0 || e->done_fd < 0)
+	if (e->stop_fd < 0 || e->leave_fd < 0 || e->done_fd < 0)
 		return -errno;
+	r = stats_open(e);
+	if (r < 0)
+		return r;
 	for (unsigned int i = 0; i < e->cfg.queues; i++) {
 		e->hw[i].id = (uint16_t)i;
 		e->hw[i].cpus = e->cfg.affinity[i];
-		r = hw_map(e, &e->hw[i]);
+		r = hw_map(e, &e->hw[i], f);
 		if (r < 0)
 			return r;
 	}
@@ -238,15 +293,16 @@ static int wait_started(struct eng *e)
 int eng_start(const struct eng_cfg *cfg, struct eng **ret, struct fail *f)
 {
 	struct eng *e = calloc(1, sizeof(*e));
+	struct fail why = { 0 };
 	int r;
 
 	if (!e)
 		return fail_errno(f, ENOMEM, "cannot start the I/O engine");
 	e->cfg = *cfg;
-	e->stop_fd = e->done_fd = -1;
+	e->stop_fd = e->leave_fd = e->done_fd = e->stats_fd = -1;
 	pthread_mutex_init(&e->lock, NULL);
 	pthread_cond_init(&e->cond, NULL);
-	r = eng_build(e);
+	r = eng_build(e, &why);
 	e->cfg.affinity = NULL;
 	f->err = 0;
 	if (!r) {
@@ -258,6 +314,8 @@ int eng_start(const struct eng_cfg *cfg, struct eng **ret, struct fail *f)
 		return 0;
 	}
 	eng_finish(e, f);
+	if (!f->err && why.err)
+		*f = why;
 	return f->err ? -f->err : fail_errno(f, -r, "cannot start the I/O engine");
 }
 
@@ -270,6 +328,16 @@ void eng_stop(struct eng *e)
 {
 	if (e->stop_fd >= 0)
 		eventfd_write(e->stop_fd, 1);
+}
+
+int eng_leave(struct eng *e)
+{
+	int r = e->cfg.batch ? hold_requests(e->cfg.fds[Q_FILE_CDEV]) : 0;
+
+	/* behind what the driver has passed on: a ring hands completions out in their order */
+	if (r == 0)
+		eventfd_write(e->leave_fd, 1);
+	return r;
 }
 
 void eng_finish(struct eng *e, struct fail *f)
@@ -289,6 +357,9 @@ void eng_finish(struct eng *e, struct fail *f)
 	free(e->hw);
 	if (e->stop_fd >= 0)
 		close(e->stop_fd);
+	stats_close(e);
+	if (e->leave_fd >= 0)
+		close(e->leave_fd);
 	if (e->done_fd >= 0)
 		close(e->done_fd);
 	pthread_cond_destroy(&e->cond);

@@ -22,6 +22,7 @@ struct eng_cfg {
 	int id;
 	unsigned int queues, depth, threads; /* as granted by the driver */
 	size_t max_io;			     /* bytes of a tag's buffer */
+	bool lock_bufs;			     /* all of them touched and locked before the start */
 	bool batch;
 	enum data_mode mode;
 	const struct tgt_ops *tgt;
@@ -40,6 +41,11 @@ int eng_start(const struct eng_cfg *cfg, struct eng **ret, struct fail *f);
 int eng_done_fd(const struct eng *e);
 /* Makes the threads leave without waiting for the driver's aborts. */
 void eng_stop(struct eng *e);
+/*
+ * The threads end when the requests in hand are done. On the batch path this makes the driver hold new
+ * ones first; on the other QUIESCE_DEV has done it. 0 or -errno: then the threads go on.
+ */
+int eng_leave(struct eng *e);
 /* Joins and frees everything. f holds the first thread's reason, err 0 when there is none. */
 void eng_finish(struct eng *e, struct fail *f);
 /* errno of PR_SET_IO_FLUSHER when a thread could not become an I/O flusher, else 0. */

@@ -14,8 +14,14 @@ struct eng {
 	struct eng_cfg cfg;
 	struct q_hw *hw;
 	struct q_thr *thr;
-	int stop_fd; /* eventfd, polled by every ring */
-	int done_fd; /* eventfd, written by the last thread to end */
+	int stop_fd;  /* eventfd, polled by every ring */
+	int leave_fd; /* eventfd, the same: requests in hand first */
+	int stats_fd; /* memfd with the counters */
+	struct st_head *stats;
+	size_t stats_len;
+	unsigned int nr_taken; /* blocks that have a queue */
+	uint64_t *since;       /* for each block depth of them */
+	int done_fd;	       /* eventfd, written by the last thread to end */
 	pthread_mutex_t lock;
 	pthread_cond_t cond;
 	/* below: under lock */

@@ -7,7 +7,7 @@
 #include <stdlib.h>
 
 #include "engine/queue.h"
-#include "target/target.h"
+#include "engine/tgt_ops.h"
 #include "util/num.h"
 
 #define RING_BUFS_MAX 16384U /* slots of a buffer table */

@@ -75,37 +75,34 @@ static int32_t user_end(struct q *q, uint16_t tag, const struct ublksrv_io_desc 
 
 /*
  * Completes in silence when it works. It is issued where it is submitted, so entries behind it
- * in the ring find the slot filled (or emptied); no link between them is needed. When it fails,
- * the I/O on the empty slot fails too, and that is what the client sees.
+ * in the ring find the slot filled; no link between them is needed. When it fails, the I/O on the
+ * empty slot fails too, and that is what the client sees.
  */
-static int put_register(struct q *q, uint16_t tag, uint32_t op)
+static int reg_begin(struct q *q, uint16_t tag, const struct ublksrv_io_desc *d)
 {
 	struct io_uring_sqe *sqe = q_sqe(q->thr);
 	struct ublksrv_io_cmd *cmd;
 
+	(void)d;
 	if (!sqe)
 		return -EBUSY;
-	q_prep_cdev(sqe, op, ud_pack(UD_IGNORE, 0, q->slot, tag));
+	q_prep_cdev(sqe, UBLK_U_IO_REGISTER_IO_BUF, 0, ud_pack(UD_IGNORE, 0, q->slot, tag));
 	sqe->flags |= IOSQE_CQE_SKIP_SUCCESS;
 	cmd = q_cmd_area(sqe);
 	cmd->q_id = q->id;
 	cmd->tag = tag;
+	cmd->result = 0;
 	cmd->addr = q_buf_index(q, tag);
+	slot_fill(&q->thr->slots, q_buf_index(q, tag));
 	return 0;
 }
 
-static int reg_begin(struct q *q, uint16_t tag, const struct ublksrv_io_desc *d)
-{
-	(void)d;
-	return put_register(q, tag, UBLK_U_IO_REGISTER_IO_BUF);
-}
-
+/* The loop empties the slot, with those of other requests, before the result goes out. */
 static int32_t reg_end(struct q *q, uint16_t tag, const struct ublksrv_io_desc *d, int32_t res)
 {
-	int r = put_register(q, tag, UBLK_U_IO_UNREGISTER_IO_BUF);
-
 	(void)d;
-	return r < 0 ? r : res;
+	slot_done(&q->thr->slots, q_buf_index(q, tag));
+	return res;
 }
 
 /* The driver could not register this one. */
@@ -133,6 +130,7 @@ static const struct iobuf_mode modes[] = {
 		.server_buf = true,
 		.commit_addr = true,
 		.fetch_addr = true,
+		.passive = true,
 		.begin = copy_begin,
 		.end = copy_end,
 	},
@@ -144,6 +142,7 @@ static const struct iobuf_mode modes[] = {
 		.commit_addr = true,
 		.get_data = true,
 		.per_io_only = true,
+		.passive = true,
 		.begin = copy_begin,
 		.end = copy_end,
 	},
@@ -169,6 +168,7 @@ static const struct iobuf_mode modes[] = {
 		.flags = UBLK_F_AUTO_BUF_REG,
 		.request_buf = true,
 		.auto_reg = true,
+		.passive = true,
 		.begin = copy_begin,
 		.end = copy_end,
 	},
@@ -194,17 +194,39 @@ const char *iobuf_mode_name(unsigned int n)
 	return n < ARRAY_SIZE(modes) ? modes[n].name : NULL;
 }
 
-void *iobuf_alloc(unsigned int depth, size_t size)
+/* All there before the first request, and to stay. */
+static int lock_now(void *p, size_t len)
 {
-	size_t len = depth * size;
-	void *p = mmap(NULL, len, PROT_READ | PROT_WRITE,
-		       MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+	if (mprotect(p, len, PROT_READ | PROT_WRITE) < 0 || mlock(p, len) < 0)
+		return -errno;
+	return 0;
+}
 
-	if (p == MAP_FAILED)
-		return NULL;
+/* Only reserved: what a process locks of its memory (mlockall) must not make it used. */
+static int only_reserve(void *p, size_t len)
+{
+	if (munlock(p, len) < 0 || mprotect(p, len, PROT_READ | PROT_WRITE) < 0)
+		return -errno;
 	/* a huge page per touched 4 KiB would make a reserved buffer a used one */
 	madvise(p, len, MADV_NOHUGEPAGE);
-	return p;
+	return 0;
+}
+
+int iobuf_alloc(unsigned int depth, size_t size, bool lock, void **ret)
+{
+	size_t len = depth * size;
+	void *p = mmap(NULL, len, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+	int r;
+
+	if (p == MAP_FAILED)
+		return -errno;
+	r = lock ? lock_now(p, len) : only_reserve(p, len);
+	if (r < 0) {
+		munmap(p, len);
+		return r;
+	}
+	*ret = p;
+	return 0;
 }
 
 void iobuf_free(void *buf, unsigned int depth, size_t size)

@@ -27,6 +27,7 @@ struct iobuf_mode {
 	bool fallback;	  /* or by the server where the driver could not */
 	bool get_data;	  /* writes are delivered twice, first without their data */
 	bool per_io_only; /* the driver's batch path has no such command */
+	bool passive;	  /* begin() and end() have nothing to do and need not be called */
 	/*
 	 * Before a target uses the data of a request: afterwards the data of a write is in the
 	 * server's buffer, or the request's pages are in the buffer table. 0 or -errno.
@@ -41,10 +42,10 @@ const struct iobuf_mode *iobuf_mode(enum data_mode mode);
 const char *iobuf_mode_name(unsigned int n);
 
 /*
- * Buffers of one queue: depth × size bytes, reserved and zero, no page touched until it is
- * used. NULL without memory. iobuf_free() gives them back.
+ * Buffers of one queue: depth × size bytes of zeros. Reserved only, no page touched until it is
+ * used, or all there and locked. 0 or -errno. iobuf_free() gives them back.
  */
-void *iobuf_alloc(unsigned int depth, size_t size);
+int iobuf_alloc(unsigned int depth, size_t size, bool lock, void **ret);
 void iobuf_free(void *buf, unsigned int depth, size_t size);
 
 #endif

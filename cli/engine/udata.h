@@ -14,6 +14,7 @@ enum ud_kind {
 	UD_BACKEND, /* aux: the back end's own */
 	UD_TARGET,  /* aux: the target's own */
 	UD_STOP,    /* the poll on the stop descriptor */
+	UD_LEAVE,   /* the poll on the leave descriptor */
 	UD_IGNORE,  /* its failure shows elsewhere */
 };
 

@@ -92,6 +92,27 @@ static void get_null_data(const void *row, struct col_value *ret)
 	ret->text = rec_text(v, v->rec.null_data);
 }
 
+static void get_affinity(const void *row, struct col_value *ret)
+{
+	const struct dev_view *v = row;
+
+	ret->text = rec_text(v, v->rec.affinity);
+}
+
+static void get_scheduler(const void *row, struct col_value *ret)
+{
+	const struct dev_view *v = row;
+
+	ret->text = *v->scheduler ? v->scheduler : NULL;
+}
+
+static void get_queue_attr(const void *row, struct col_value *ret)
+{
+	const struct dev_view *v = row;
+
+	ret->text = rec_text(v, v->rec.queue_attr);
+}
+
 static void get_flags(const void *row, struct col_value *ret)
 {
 	const struct dev_view *v = row;
@@ -140,6 +161,11 @@ static const struct col device_cols[] = {
 	{ "NODE-MISSING", "node_missing", COL_BOOL, false, "the disk has no usable node in /dev",
 	  get_node_missing },
 	{ "CREATED", "created", COL_TEXT, false, "when it was added (RFC 3339, UTC)", get_created },
+	{ "AFFINITY", "affinity", COL_TEXT, false, "CPUs of queues that do not have the driver's",
+	  get_affinity },
+	{ "SCHEDULER", "scheduler", COL_TEXT, false, "I/O scheduler of the disk", get_scheduler },
+	{ "QUEUE-ATTR", "queue_attr", COL_TEXT, false, "queue attributes that add was asked to set",
+	  get_queue_attr },
 };
 
 const struct col *col_device(size_t *ret_count)

@@ -13,11 +13,13 @@
 #include "msg.h"
 
 enum col_type {
-	COL_TEXT,  /* text */
-	COL_NUM,   /* int64, -1 is unknown */
-	COL_SIZE,  /* int64 bytes, -1 is unknown; short form in tables unless --bytes */
-	COL_BOOL,  /* num 0 or 1, -1 is unknown */
-	COL_NAMES, /* flags: list of names */
+	COL_TEXT,   /* text */
+	COL_NUM,    /* int64, -1 is unknown */
+	COL_SIZE,   /* int64 bytes, -1 is unknown; short form in tables unless --bytes */
+	COL_BOOL,   /* num 0 or 1, -1 is unknown */
+	COL_REAL,   /* double, NaN is unknown */
+	COL_NAMES,  /* flags: list of names */
+	COL_COUNTS, /* list of numbers */
 };
 
 #define COL_NAMES_MAX 64
@@ -25,8 +27,11 @@ enum col_type {
 struct col_value {
 	const char *text; /* NULL: unknown */
 	int64_t num;
+	double real;
 	const char *names[COL_NAMES_MAX]; /* live as long as the row or static */
 	char spare[COL_NAMES_MAX][8];	  /* for names made up on the way */
+	const uint64_t *counts;		  /* lives as long as the row; NULL: unknown */
+	size_t nr_counts;
 	size_t nr_names;
 	bool has_names;
 };

@@ -1,11 +1,12 @@
 /* SPDX-License-Identifier: MIT */
 #include <errno.h>
 #include <json-c/json.h>
+#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include "out/col.h"
+#include "out/out_json.h"
 #include "version.h"
 
 #define JSON_SCHEMA 1
@@ -30,7 +31,7 @@ static size_t utf8_len(const unsigned char *s)
 }
 
 /* JSON is UTF-8, paths are bytes: what is no character becomes U+FFFD. */
-static struct json_object *text_to_json(const char *text)
+struct json_object *out_json_text(const char *text)
 {
 	const unsigned char *s = (const unsigned char *)text;
 	char *copy = malloc(3 * strlen(text) + 1), *w = copy;
@@ -60,16 +61,38 @@ static struct json_object *names_array(const struct col_value *v)
 	return a;
 }
 
+static struct json_object *counts_array(const struct col_value *v)
+{
+	struct json_object *a = json_object_new_array();
+
+	for (size_t i = 0; a && i < v->nr_counts; i++)
+		json_object_array_add(a, json_object_new_uint64(v->counts[i]));
+	return a;
+}
+
+/* Three decimals are what a measured ratio is good for. */
+static struct json_object *real_number(double d)
+{
+	char text[64];
+
+	snprintf(text, sizeof(text), "%.3f", d);
+	return json_object_new_double_s(d, text);
+}
+
 /* NULL is JSON's null: nothing is known. */
 static struct json_object *value_to_json(const struct col *c, const struct col_value *v)
 {
 	switch (c->type) {
 	case COL_TEXT:
-		return v->text ? text_to_json(v->text) : NULL;
+		return v->text ? out_json_text(v->text) : NULL;
 	case COL_NAMES:
 		return v->has_names ? names_array(v) : NULL;
+	case COL_COUNTS:
+		return v->counts ? counts_array(v) : NULL;
 	case COL_BOOL:
 		return v->num < 0 ? NULL : json_object_new_boolean(v->num != 0);
+	case COL_REAL:
+		return isnan(v->real) ? NULL : real_number(v->real);
 	case COL_NUM:
 	case COL_SIZE:
 		return v->num < 0 ? NULL : json_object_new_int64(v->num);
@@ -77,39 +100,51 @@ static struct json_object *value_to_json(const struct col *c, const struct col_v
 	return NULL;
 }
 
-static struct json_object *row_to_json(const struct out *o, const void *row)
+struct json_object *out_json_row(const struct col *cols, size_t nr_cols, const void *row)
 {
 	struct json_object *obj = json_object_new_object();
 
-	for (size_t i = 0; obj && i < o->nr_cols; i++) {
+	for (size_t i = 0; obj && i < nr_cols; i++) {
 		struct col_value v = { .num = -1 };
 
-		o->cols[i].get(row, &v);
-		json_object_object_add(obj, o->cols[i].key, value_to_json(&o->cols[i], &v));
+		cols[i].get(row, &v);
+		json_object_object_add(obj, cols[i].key, value_to_json(&cols[i], &v));
 	}
 	return obj;
 }
 
-int out_json(const struct out *o, struct fail *f)
+struct json_object *out_json_root(void)
 {
 	struct json_object *root = json_object_new_object(), *about = json_object_new_object();
-	struct json_object *rows = json_object_new_array();
-	const char *text;
 
 	json_object_object_add(about, "schema", json_object_new_int(JSON_SCHEMA));
 	json_object_object_add(about, "version", json_object_new_string(UBLKCTL_VERSION));
 	json_object_object_add(root, "ublkctl", about);
+	return root;
+}
+
+int out_json_print(struct json_object *root, struct fail *f)
+{
+	const char *text =
+		json_object_to_json_string_ext(root, JSON_C_TO_STRING_PRETTY | JSON_C_TO_STRING_SPACED |
+							     JSON_C_TO_STRING_NOSLASHESCAPE);
+	int r = 0;
+
+	if (!text || printf("%s\n", text) < 0)
+		r = fail_errno(f, errno ? errno : ENOMEM, "cannot print JSON");
+	json_object_put(root);
+	return r;
+}
+
+int out_json(const struct out *o, struct fail *f)
+{
+	struct json_object *root = out_json_root(), *rows = json_object_new_array();
+
 	for (size_t r = 0; r < o->nr_rows; r++)
-		json_object_array_add(rows, row_to_json(o, (const char *)o->rows + r * o->row_size));
+		json_object_array_add(rows, out_json_row(o->cols, o->nr_cols,
+							 (const char *)o->rows + r * o->row_size));
 	json_object_object_add(root, o->json_array, rows);
 	if (o->json_extra)
 		o->json_extra(root, o->json_extra_arg);
-	text = json_object_to_json_string_ext(root, JSON_C_TO_STRING_PRETTY | JSON_C_TO_STRING_SPACED |
-							    JSON_C_TO_STRING_NOSLASHESCAPE);
-	if (!text || printf("%s\n", text) < 0) {
-		json_object_put(root);
-		return fail_errno(f, errno ? errno : ENOMEM, "cannot print JSON");
-	}
-	json_object_put(root);
-	return 0;
+	return out_json_print(root, f);
 }

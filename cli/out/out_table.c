@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 #include <errno.h>
+#include <inttypes.h>
 #include <libsmartcols/libsmartcols.h>
+#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -20,6 +22,15 @@ static void names_text(const struct col_value *v, char *buf)
 		n += (size_t)snprintf(buf + n, CELL_MAX - n, "%s%s", i ? "," : "", v->names[i]);
 }
 
+static void counts_text(const struct col_value *v, char *buf)
+{
+	size_t n = 0;
+
+	buf[0] = '\0';
+	for (size_t i = 0; i < v->nr_counts && n < CELL_MAX; i++)
+		n += (size_t)snprintf(buf + n, CELL_MAX - n, "%s%" PRIu64, i ? "," : "", v->counts[i]);
+}
+
 /* Text of a cell in buf or elsewhere; NULL where nothing is known. */
 static const char *cell_text(const struct col *c, const struct col_value *v, bool bytes, char *buf)
 {
@@ -31,6 +42,11 @@ static const char *cell_text(const struct col *c, const struct col_value *v, boo
 			return NULL;
 		names_text(v, buf);
 		return buf;
+	case COL_COUNTS:
+		if (!v->counts)
+			return NULL;
+		counts_text(v, buf);
+		return buf;
 	case COL_BOOL:
 		return v->num < 0 ? NULL : v->num ? "yes" : "no";
 	case COL_SIZE:
@@ -39,6 +55,11 @@ static const char *cell_text(const struct col *c, const struct col_value *v, boo
 		if (!bytes)
 			return num_format_size((uint64_t)v->num, buf);
 		break;
+	case COL_REAL:
+		if (isnan(v->real))
+			return NULL;
+		snprintf(buf, CELL_MAX, "%.2f", v->real);
+		return buf;
 	case COL_NUM:
 		if (v->num < 0)
 			return NULL;
@@ -76,7 +97,7 @@ static int fill(struct libscols_table *tb, const struct out *o, const struct out
 	scols_table_enable_noheadings(tb, opts->noheadings);
 	for (size_t i = 0; i < n; i++) {
 		const struct col *c = &o->cols[index[i]];
-		bool right = c->type == COL_NUM || c->type == COL_SIZE;
+		bool right = c->type == COL_NUM || c->type == COL_SIZE || c->type == COL_REAL;
 
 		if (!scols_table_new_column(tb, c->name, 0, right ? SCOLS_FL_RIGHT : 0))
 			return -ENOMEM;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * File target, the half before any I/O: options, checks, opening, what the backing can do.
+ * File target, before any I/O: the backing is opened, locked, and what of it is served.
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -23,46 +23,6 @@
 #include "util/fs.h"
 #include "util/num.h"
 
-#define AT(member) offsetof(struct dev_cfg, member)
-#define POS_MAX ((uint64_t)INT64_MAX & ~4095ULL)
-
-/* clang-format off: one option, one entry */
-const struct opt file_options[] = {
-	{ .name = "file",
-	  .letter = 'f',
-	  .type = OPT_TEXT,
-	  .arg = "PATH",
-	  .offset = AT(file),
-	  .hint = HINT_FILE,
-	  .help = "backing: a regular file or a block device (required)" },
-	{ .name = "offset",
-	  .type = OPT_SIZE,
-	  .arg = "SIZE",
-	  .offset = AT(offset),
-	  .max = POS_MAX,
-	  .help = "where the device starts in the backing (default: 0)" },
-	{ .name = "io",
-	  .type = OPT_WORD,
-	  .arg = "MODE",
-	  .word = cfg_io_name,
-	  .offset = AT(io_word),
-	  .help = "auto, direct or buffered (default: auto, direct where it can be)" },
-	{ .name = "create",
-	  .type = OPT_FLAG,
-	  .offset = AT(create),
-	  .help = "make a sparse file of --size; there must be none yet" },
-	{ .name = "no-discard",
-	  .type = OPT_FLAG,
-	  .offset = AT(no_discard),
-	  .help = "announce neither discard nor write-zeroes" },
-	{ .name = "force",
-	  .type = OPT_FLAG,
-	  .offset = AT(force),
-	  .help = "also to a backing that is mounted, held or a loop device's" },
-	OPT_END
-};
-/* clang-format on */
-
 /* ---- opening ---------------------------------------------------------------------------- */
 
 static int open_flags(const struct dev_cfg *cfg)
@@ -77,6 +37,17 @@ static void set_identity(struct dev_cfg *cfg, const struct stat *st)
 
 	cfg->file_dev = is_bdev ? st->st_rdev : st->st_dev;
 	cfg->file_ino = is_bdev ? 0 : st->st_ino;
+}
+
+int file_check_identity(const struct dev_cfg *cfg, const struct stat *st, struct fail *f)
+{
+	struct dev_cfg now = { 0 };
+
+	set_identity(&now, st);
+	if (now.file_dev == cfg->file_dev && now.file_ino == cfg->file_ino)
+		return 0;
+	return fail_set(f, ESTALE, "%s is not the backing that device %d had: another file is there",
+			cfg->file, cfg->id);
 }
 
 /* Files of /proc and /sys look regular, and are no storage. */
@@ -99,7 +70,7 @@ static int open_folder(const char *file)
 }
 
 /* O_EXCL claims a block device: EBUSY when it is mounted, swapped to or held. */
-static int open_backing(struct dev_cfg *cfg, struct backing *b, struct fail *f)
+int file_open_backing(struct dev_cfg *cfg, struct backing *b, struct fail *f)
 {
 	struct stat st;
 	int flags = open_flags(cfg), ro = 0;
@@ -110,7 +81,8 @@ static int open_backing(struct dev_cfg *cfg, struct backing *b, struct fail *f)
 		if (stat(cfg->file, &st) < 0)
 			return fail_errno(f, errno, "cannot use %s", cfg->file);
 		b->is_bdev = S_ISBLK(st.st_mode);
-		set_identity(cfg, &st);
+		if (!cfg->same_backing)
+			set_identity(cfg, &st);
 		if (S_ISDIR(st.st_mode))
 			return fail_errno(f, EISDIR, "cannot use %s", cfg->file);
 		if (!b->is_bdev && (!S_ISREG(st.st_mode) || is_pseudo(cfg->file)))
@@ -129,6 +101,8 @@ static int open_backing(struct dev_cfg *cfg, struct backing *b, struct fail *f)
 		return fail_set(f, EEXIST, "--create: %s exists", cfg->file);
 	if (b->fd < 0)
 		return fail_errno(f, errno, "cannot open %s", cfg->file);
+	if (cfg->same_backing && fstat(b->fd, &st) == 0 && file_check_identity(cfg, &st, f) < 0)
+		return -f->err;
 	if (cfg->create && fstat(b->fd, &st) == 0)
 		set_identity(cfg, &st);
 	if (b->is_bdev && !cfg->read_only && ioctl(b->fd, BLKROGET, &ro) == 0 && ro)
@@ -139,7 +113,7 @@ static int open_backing(struct dev_cfg *cfg, struct backing *b, struct fail *f)
 }
 
 /* Writers alone, readers together: a lock of the open file, dropped with the server. */
-static int lock_backing(const struct dev_cfg *cfg, const struct backing *b, struct fail *f)
+int file_lock_backing(const struct dev_cfg *cfg, const struct backing *b, struct fail *f)
 {
 	struct flock fl = { .l_type = cfg->read_only ? F_RDLCK : F_WRLCK, .l_whence = SEEK_SET };
 
@@ -224,7 +198,7 @@ static int check_range(struct dev_cfg *cfg, const struct backing *b, struct fail
 }
 
 /* Block size, I/O mode and range; cfg is complete afterwards. */
-static int plan(struct dev_cfg *cfg, struct backing *b, struct fail *f)
+int file_plan(struct dev_cfg *cfg, struct backing *b, struct fail *f)
 {
 	int r = file_probe(b, cfg->file, f);
 
@@ -248,119 +222,6 @@ static int plan(struct dev_cfg *cfg, struct backing *b, struct fail *f)
 	return check_range(cfg, b, f);
 }
 
-/* ---- in the foreground, nothing is changed -------------------------------------------------- */
-
-/* Path of a file that need not exist: its directory must. malloc()ed. */
-static char *absolute(const char *path, bool create)
-{
-	_cleanup_free_ char *copy = NULL, *dir = NULL;
-	const char *base;
-	char *slash, *abs;
-
-	if (!create)
-		return realpath(path, NULL);
-	copy = strdup(path);
-	slash = copy ? strrchr(copy, '/') : NULL;
-	base = slash ? slash + 1 : path;
-	if (slash)
-		*slash = '\0';
-	dir = realpath(!slash ? "." : slash == copy ? "/" : copy, NULL);
-	if (!dir || asprintf(&abs, "%s/%s", strcmp(dir, "/") ? dir : "", base) < 0)
-		return NULL;
-	return abs;
-}
-
-/* A loop device writes to the file behind our back; it takes no lock. */
-static int check_loop(const struct dev_cfg *cfg, const struct backing *b, struct fail *f)
-{
-	char path[FS_PATH_MAX], file[4096];
-	_cleanup_dir_ DIR *d = opendir(fs_path(path, "/sys/block"));
-	struct stat mine, other;
-	struct dirent *e;
-
-	if (b->is_bdev || cfg->read_only || cfg->force || fstat(b->fd, &mine) < 0)
-		return 0;
-	while (d && (e = readdir(d))) {
-		fs_path(path, "/sys/block/%.64s/loop/backing_file", e->d_name);
-		if (strncmp(e->d_name, "loop", 4) || fs_read_text(path, file, sizeof(file)) < 0 ||
-		    stat(file, &other) < 0 || other.st_dev != mine.st_dev ||
-		    other.st_ino != mine.st_ino)
-			continue;
-		return fail_set(f, EBUSY,
-				"%s is the backing of %.64s (--force writes to it all the same)",
-				cfg->file, e->d_name);
-	}
-	return 0;
-}
-
-static int check_create(struct dev_cfg *cfg, struct fail *f)
-{
-	_cleanup_free_ char *dir = strdup(cfg->file);
-	struct stat st;
-
-	if (lstat(cfg->file, &st) == 0)
-		return fail_set(f, EEXIST, "--create: %s exists", cfg->file);
-	if (!cfg->size)
-		return fail_set(f, FAIL_USAGE, "--create needs --size");
-	if (cfg->read_only)
-		return fail_set(f, FAIL_USAGE, "--create and --read-only exclude each other");
-	if (!dir)
-		return fail_errno(f, ENOMEM, "cannot check %s", cfg->file);
-	*strrchr(dir, '/') = '\0';
-	if (access(*dir ? dir : "/", W_OK | X_OK) < 0)
-		return fail_errno(f, errno, "--create: cannot write to %s", *dir ? dir : "/");
-	return 0;
-}
-
-static void set_io(struct dev_cfg *cfg)
-{
-	cfg->io = IO_AUTO;
-	for (unsigned int n = 0; cfg->io_word && cfg_io_name(n); n++)
-		if (!strcmp(cfg->io_word, cfg_io_name(n)))
-			cfg->io = (enum io_mode)n;
-}
-
-int file_check(struct dev_cfg *cfg, struct fail *f)
-{
-	struct backing b = { .fd = -1, .dir = -1 };
-	struct dev_cfg trial;
-	static char *kept; /* until the process ends */
-	char *path;
-	int r;
-
-	if (!cfg->file)
-		return fail_set(f, FAIL_USAGE, "--file PATH is needed");
-	path = absolute(cfg->file, cfg->create);
-	if (!path)
-		return fail_errno(f, errno, "cannot use %s", cfg->file);
-	free(kept);
-	kept = path;
-	cfg->file = kept;
-	set_io(cfg);
-	if (cfg->create)
-		return check_create(cfg, f);
-	if (cfg->force && cfg->read_only)
-		return fail_set(f, FAIL_USAGE, "--force and --read-only exclude each other");
-	trial = *cfg;
-	r = open_backing(&trial, &b, f);
-	cfg->file_dev = trial.file_dev;
-	cfg->file_ino = trial.file_ino;
-	if (!r)
-		r = check_loop(&trial, &b, f);
-	if (!r)
-		r = lock_backing(&trial, &b, f);
-	if (!r)
-		r = plan(&trial, &b, f);
-	if (!r) {
-		/* found again by the server, which is the one that counts; size for the caller */
-		cfg->size = trial.size;
-		cfg->block_size = trial.block_size;
-	}
-	if (b.fd >= 0)
-		close(b.fd);
-	return r;
-}
-
 /* ---- in the server -------------------------------------------------------------------------- */
 
 static int open_all(struct dev_cfg *cfg, struct backing *b, struct fail *f)
@@ -368,14 +229,14 @@ static int open_all(struct dev_cfg *cfg, struct backing *b, struct fail *f)
 	int r;
 
 	b->path = cfg->file;
-	r = open_backing(cfg, b, f);
+	r = file_open_backing(cfg, b, f);
 	if (!r)
-		r = lock_backing(cfg, b, f);
+		r = file_lock_backing(cfg, b, f);
 	if (!r && cfg->create && ftruncate(b->fd, (off_t)(cfg->offset + cfg->size)) < 0)
 		r = fail_errno(f, errno, "cannot make %s %llu bytes long", cfg->file,
 			       (unsigned long long)(cfg->offset + cfg->size));
 	if (!r)
-		r = plan(cfg, b, f);
+		r = file_plan(cfg, b, f);
 	if (r < 0)
 		return r;
 	cfg->file_size = b->size;
@@ -401,6 +262,8 @@ int file_open(struct dev_cfg *cfg, struct tgt_dev *ret, struct fail *f)
 	if (cfg->no_discard || cfg->read_only)
 		b->can_discard = b->can_zero = false;
 	b->offset = cfg->offset;
+	/* work for each read; the backing's owner and root may spare it, others do without */
+	fcntl(b->fd, F_SETFL, fcntl(b->fd, F_GETFL) | O_NOATIME);
 	ret->fds[0] = b->fd;
 	ret->nr_fds = 1;
 	return 0;

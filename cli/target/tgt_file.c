@@ -70,11 +70,19 @@ static void log_error(const struct q *q, uint16_t tag, int err)
 		  (unsigned long long)pos_of(q, d), b->path, strerror(-err));
 }
 
-static void finish(struct q *q, uint16_t tag, int32_t res)
+static inline void finish(struct q *q, uint16_t tag, int32_t res)
 {
-	if (res < 0)
+	if (__builtin_expect(res < 0, 0))
 		log_error(q, tag, res);
 	q_complete(q, tag, res);
+}
+
+static inline void prep(const struct q *q, uint16_t tag, struct io_uring_sqe *sqe, uint8_t opcode,
+			uint64_t off, uint64_t addr)
+{
+	q_prep_fixed_file(sqe, opcode, Q_FILE_TARGET, off, addr, ud_pack(UD_TARGET, 0, q->slot, tag));
+	sqe->addr3 = 0;
+	sqe->__pad2[0] = 0;
 }
 
 static struct io_uring_sqe *file_sqe(struct q *q, uint16_t tag, uint8_t opcode)
@@ -83,50 +91,63 @@ static struct io_uring_sqe *file_sqe(struct q *q, uint16_t tag, uint8_t opcode)
 
 	if (!sqe)
 		return NULL;
-	memset(sqe, 0, sizeof(*sqe));
-	sqe->opcode = opcode;
-	sqe->flags = IOSQE_FIXED_FILE;
-	sqe->fd = Q_FILE_TARGET;
-	sqe->user_data = ud_pack(UD_TARGET, 0, q->slot, tag);
+	prep(q, tag, sqe, opcode, 0, 0);
 	return sqe;
 }
 
-/* Reads or writes what is left of a request. */
-static void put_rw(struct q *q, uint16_t tag, const struct ublksrv_io_desc *d)
+/* fixed: the data is in the ring's buffer table */
+static inline void prep_rw(struct q *q, uint16_t tag, const struct ublksrv_io_desc *d,
+			   struct io_uring_sqe *sqe, uint32_t done, bool fixed)
 {
-	uint32_t done = tag_of(q, tag)->done;
-	bool fixed = q_fix_buf(q, tag, bytes_of(d)), is_write = op_of(d) == UBLK_IO_OP_WRITE;
-	struct io_uring_sqe *sqe;
+	bool is_write = op_of(d) == UBLK_IO_OP_WRITE;
 
-	if (is_write)
-		sqe = file_sqe(q, tag, fixed ? IORING_OP_WRITE_FIXED : IORING_OP_WRITE);
-	else
-		sqe = file_sqe(q, tag, fixed ? IORING_OP_READ_FIXED : IORING_OP_READ);
-	if (!sqe) {
-		finish(q, tag, q_end_data(q, tag, -EBUSY));
-		return;
-	}
-	sqe->off = pos_of(q, d) + done;
 	/* request pages start at address 0 of their slot */
-	sqe->addr = (q->buf ? (uintptr_t)q_buf(q, tag) : 0) + done;
+	prep(q, tag, sqe, is_write ? IORING_OP_WRITE : IORING_OP_READ, pos_of(q, d) + done,
+	     (q->buf ? (uintptr_t)q_buf(q, tag) : 0) + done);
 	sqe->len = bytes_of(d) - done;
-	if (fixed)
+	if (fixed) {
+		sqe->opcode = is_write ? IORING_OP_WRITE_FIXED : IORING_OP_READ_FIXED;
 		sqe->buf_index = q_buf_index(q, tag);
+	}
 	/* durable before it completes */
 	if (is_write && d->op_flags & UBLK_IO_F_FUA)
 		sqe->rw_flags = RWF_DSYNC;
 }
 
-static void start_rw(struct q *q, uint16_t tag, const struct ublksrv_io_desc *d)
+/* Reads or writes what is left of a request. */
+Q_RARE static void put_rest(struct q *q, uint16_t tag, const struct ublksrv_io_desc *d, uint32_t done)
+{
+	bool fixed = q_fix_buf(q, tag, bytes_of(d));
+	struct io_uring_sqe *sqe = q_sqe(q->thr);
+
+	if (sqe)
+		prep_rw(q, tag, d, sqe, done, fixed);
+	else
+		finish(q, tag, q_end_data(q, tag, -EBUSY));
+}
+
+/* The same of a whole one, quickly where the ring and its buffer table are ready for it. */
+static void put_whole(struct q *q, uint16_t tag, const struct ublksrv_io_desc *d)
+{
+	struct io_uring_sqe *sqe = NULL;
+
+	tag_of(q, tag)->done = 0;
+	if (__builtin_expect(q_buf_fixed(q, tag, bytes_of(d)), 1))
+		sqe = q_sqe_free(q->thr);
+	if (__builtin_expect(!!sqe, 1))
+		prep_rw(q, tag, d, sqe, 0, true);
+	else
+		put_rest(q, tag, d, 0);
+}
+
+static void begin_rw(struct q *q, uint16_t tag, const struct ublksrv_io_desc *d)
 {
 	int r = q_begin_data(q, tag);
 
-	if (r < 0) {
+	if (r < 0)
 		finish(q, tag, r);
-		return;
-	}
-	tag_of(q, tag)->done = 0;
-	put_rw(q, tag, d);
+	else
+		put_whole(q, tag, d);
 }
 
 static void put_flush(struct q *q, uint16_t tag)
@@ -178,13 +199,15 @@ static void put_discard(struct q *q, uint16_t tag, const struct ublksrv_io_desc 
 	sqe->addr3 = (uint64_t)d->nr_sectors << 9;
 }
 
-static void file_queue_io(struct q *q, uint16_t tag, const struct ublksrv_io_desc *d)
+static inline bool is_rw(const struct ublksrv_io_desc *d)
+{
+	return op_of(d) == UBLK_IO_OP_READ || op_of(d) == UBLK_IO_OP_WRITE;
+}
+
+__attribute__((noinline)) static void
+queue_other(struct q *q, uint16_t tag, const struct ublksrv_io_desc *d)
 {
 	switch (op_of(d)) {
-	case UBLK_IO_OP_READ:
-	case UBLK_IO_OP_WRITE:
-		start_rw(q, tag, d);
-		return;
 	case UBLK_IO_OP_FLUSH:
 		put_flush(q, tag);
 		return;
@@ -203,6 +226,16 @@ static void file_queue_io(struct q *q, uint16_t tag, const struct ublksrv_io_des
 	}
 }
 
+static void file_queue_io(struct q *q, uint16_t tag, const struct ublksrv_io_desc *d)
+{
+	if (!is_rw(d))
+		queue_other(q, tag, d);
+	else if (q->mode->passive)
+		put_whole(q, tag, d);
+	else
+		begin_rw(q, tag, d);
+}
+
 /* Short results are continued; one of 0 is the end of a backing that has shrunk. */
 static void rw_done(struct q *q, uint16_t tag, const struct ublksrv_io_desc *d, int32_t res)
 {
@@ -211,7 +244,7 @@ static void rw_done(struct q *q, uint16_t tag, const struct ublksrv_io_desc *d, 
 	if (res > 0)
 		ft->done += (uint32_t)res;
 	if (res == -EINTR || res == -EAGAIN || (res > 0 && ft->done < bytes_of(d))) {
-		put_rw(q, tag, d);
+		put_rest(q, tag, d, ft->done);
 		return;
 	}
 	if (res == 0)
@@ -235,14 +268,26 @@ static void other_done(struct q *q, uint16_t tag, const struct ublksrv_io_desc *
 	finish(q, tag, res < 0 ? res : 0);
 }
 
+__attribute__((noinline)) static void
+rw_or_other_done(struct q *q, uint16_t tag, uint32_t aux, int32_t res)
+{
+	const struct ublksrv_io_desc *d = q_desc(q, tag);
+
+	if (is_rw(d))
+		rw_done(q, tag, d, res);
+	else
+		other_done(q, tag, d, aux, res);
+}
+
+/* Apart from all others: a whole request at once, with nothing to do about its data. */
 static void file_io_done(struct q *q, uint16_t tag, uint32_t aux, int32_t res)
 {
 	const struct ublksrv_io_desc *d = q_desc(q, tag);
 
-	if (op_of(d) == UBLK_IO_OP_READ || op_of(d) == UBLK_IO_OP_WRITE)
-		rw_done(q, tag, d, res);
+	if (q->mode->passive && is_rw(d) && !tag_of(q, tag)->done && res == (int32_t)bytes_of(d))
+		q_complete(q, tag, res);
 	else
-		other_done(q, tag, d, aux, res);
+		rw_or_other_done(q, tag, aux, res);
 }
 
 const struct tgt_ops tgt_file = {
@@ -253,6 +298,8 @@ const struct tgt_ops tgt_file = {
 	.tag_size = sizeof(struct file_tag),
 	.fixed_bufs = true,
 	.check = file_check,
+	.same = file_same,
+	.resize = file_resize,
 	.open = file_open,
 	.close = file_close,
 	.params = file_params,

@@ -41,6 +41,16 @@ bool file_probe_direct(struct backing *b, uint64_t *ret_offset_align);
 void file_probe_fallocate(struct backing *b);
 
 int file_check(struct dev_cfg *cfg, struct fail *f);
+int file_same(const struct dev_cfg *cfg, struct fail *f);
+int file_resize(const struct dev_cfg *cfg, uint64_t size, struct fail *f);
+/* Opens cfg->file into b, claims a block device (O_EXCL); the caller closes what is open. */
+int file_open_backing(struct dev_cfg *cfg, struct backing *b, struct fail *f);
+/* Writers alone, readers together: a lock of the open file, dropped with the server. */
+int file_lock_backing(const struct dev_cfg *cfg, const struct backing *b, struct fail *f);
+/* Block size, I/O mode and range; cfg is complete afterwards. */
+int file_plan(struct dev_cfg *cfg, struct backing *b, struct fail *f);
+/* -ESTALE: st is not of the file whose identity is in cfg. */
+int file_check_identity(const struct dev_cfg *cfg, const struct stat *st, struct fail *f);
 int file_open(struct dev_cfg *cfg, struct tgt_dev *ret, struct fail *f);
 void file_close(struct tgt_dev *dev, bool undo);
 void file_params(const struct tgt_dev *dev, const struct dev_cfg *cfg, struct ublk_params *p);

@@ -51,12 +51,23 @@ static int null_check(struct dev_cfg *cfg, struct fail *f)
 				(unsigned long long)cfg->size, (unsigned long long)cfg->block_size);
 	if (!cfg->null_data)
 		cfg->null_data = "zeros";
-	if (strcmp(cfg->null_data, "none") == 0) {
-		if (!iobuf_mode(cfg->mode)->request_buf)
-			return fail_set(f, FAIL_USAGE,
-					"--null-data none: only in the zero-copy modes");
-		msg_warn("reads of this device return uninitialized kernel memory (--null-data none)");
-	}
+	if (strcmp(cfg->null_data, "none") == 0 && !iobuf_mode(cfg->mode)->request_buf)
+		return fail_set(f, FAIL_USAGE, "--null-data none: only in the zero-copy modes");
+	return 0;
+}
+
+static int null_same(const struct dev_cfg *cfg, struct fail *f)
+{
+	(void)cfg;
+	(void)f;
+	return 0; /* nothing is behind it */
+}
+
+static int null_resize(const struct dev_cfg *cfg, uint64_t size, struct fail *f)
+{
+	(void)cfg;
+	(void)size;
+	(void)f;
 	return 0;
 }
 
@@ -135,16 +146,20 @@ static void null_io_done(struct q *q, uint16_t tag, uint32_t aux, int32_t res)
 static void read_pages(struct q *q, uint16_t tag, uint32_t bytes)
 {
 	const struct dev_cfg *cfg = q->tgt_priv;
-	int r = q_begin_data(q, tag);
+	int r;
 
+	if (cfg->null_data[0] == 'n') {
+		/* nobody touches the pages: nobody needs them */
+		q_complete(q, tag, (int32_t)bytes);
+		return;
+	}
+	r = q_begin_data(q, tag);
 	if (r < 0) {
 		q_complete(q, tag, r);
-	} else if (cfg->null_data[0] == 'n') {
-		q_complete(q, tag, q_end_data(q, tag, (int32_t)bytes));
-	} else {
-		tag_of(q, tag)->done = 0;
-		fill_pages(q, tag);
+		return;
 	}
+	tag_of(q, tag)->done = 0;
+	fill_pages(q, tag);
 }
 
 /*
@@ -162,7 +177,8 @@ static void read_buffer(struct q *q, uint16_t tag, uint32_t bytes)
 	q_complete(q, tag, q_end_data(q, tag, (int32_t)bytes));
 }
 
-static void null_queue_io(struct q *q, uint16_t tag, const struct ublksrv_io_desc *desc)
+__attribute__((noinline)) static void
+read_or_other(struct q *q, uint16_t tag, const struct ublksrv_io_desc *desc)
 {
 	uint32_t bytes = desc->nr_sectors << 9;
 
@@ -189,12 +205,26 @@ static void null_queue_io(struct q *q, uint16_t tag, const struct ublksrv_io_des
 	}
 }
 
+/* Apart from all others: a read for which there is nothing to do, the driver copies the zeros. */
+static void null_queue_io(struct q *q, uint16_t tag, const struct ublksrv_io_desc *desc)
+{
+	uint32_t bytes = desc->nr_sectors << 9;
+
+	if ((desc->op_flags & 0xff) == UBLK_IO_OP_READ && q->mode->commit_addr &&
+	    !tag_of(q, tag)->dirty)
+		q_complete(q, tag, (int32_t)bytes);
+	else
+		read_or_other(q, tag, desc);
+}
+
 const struct tgt_ops tgt_null = {
 	.name = "null",
 	.summary = "writes vanish, reads return zeros",
 	.options = null_options,
 	.tag_size = sizeof(struct null_tag),
 	.check = null_check,
+	.same = null_same,
+	.resize = null_resize,
 	.open = null_open,
 	.close = null_close,
 	.params = null_params,

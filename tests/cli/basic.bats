@@ -88,7 +88,7 @@ no_driver() { # WORD...
 }
 
 @test "the dump is JSON and not advertised" {
-	ublkctl --dump-cli | jq -e '.commands | map(.name) == ["add", "del", "list", "feature", "help"]'
+	ublkctl --dump-cli | jq -e '.commands | map(.name) == ["add", "del", "list", "recover", "restart", "quiesce", "stop", "start", "resize", "show", "set-affinity", "stat", "bench", "feature", "help"]'
 	ublkctl --dump-cli | jq -e '[.exit_statuses[].status] == [0, 1, 2, 3, 4, 5, 6, 7, 128]'
 	run ! grep -r dump-cli <(ublkctl help) <(ublkctl --help)
 }

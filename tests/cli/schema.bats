@@ -42,7 +42,7 @@ fits() { # COMMAND, JSON on stdin
 }
 
 @test "the keys of both are the columns' keys, in their order" {
-	for command in list feature; do
+	for command in list stat bench feature; do
 		[ "$(ublkctl --dump-cli | jq -c --arg n "$command" '[.commands[] | select(.name == $n).columns[].key]')" = \
 			"$(jq -c --arg n "$command" '.[$n].array | keys_unsorted' "$golden")" ]
 	done
@@ -51,7 +51,7 @@ fits() { # COMMAND, JSON on stdin
 }
 
 @test "keys are lower case with underscores" {
-	jq -e '[.list, .feature | (.top, .ublkctl, .array | keys[])] | all(test("^[a-z]+(_[a-z]+)*$"))' "$golden"
+	jq -e '[.list, .stat, .feature | (.top, .ublkctl, .array | keys[])] | all(test("^[a-z]+(_[a-z0-9]+)*$"))' "$golden"
 }
 
 @test "the JSON is one document that ends with a newline" {

@@ -65,7 +65,7 @@ offers() { # EXPECTED WORD...
 }
 
 @test "words of an option" {
-	offers "$(cli '.commands[].options[] | select(.name == "type").words[]')" ublkctl add -t ''
+	offers "$(cli '.commands[] | select(.name == "add").options[] | select(.name == "type").words[]')" ublkctl add -t ''
 	offers null ublkctl add --type = n
 	offers "$(printf '%s\n' null file loop)" ublkctl add --type =
 	offers null ublkctl add -bt n

@@ -30,7 +30,12 @@ modes() {
 @test "README: the command table has every command with its summary, and no other" {
 	same "command table" "$(cli '.commands[] | "\(.name) \(.summary)"')" \
 		"$(sed '0,/^## Commands/d; /^## /,$d' README.md |
-			sed -nE 's/^\| `([a-z]+)` \| ([^|]*) \| .*/\1 \2/p')"
+			sed -nE 's/^\| `([a-z-]+)` \| ([^|]*) \| .*/\1 \2/p')"
+}
+
+@test "README: the table of measurements is that of make bench" {
+	same "table" "$(tests/bench/table tests/bench/results.txt)" \
+		"$(sed '0,/^## Performance/d; /^## /,$d' README.md | grep '^|')"
 }
 
 @test "README: examples are understood" {

@@ -212,6 +212,7 @@ struct rig *rig_new(const struct q_backend *be, unsigned int nr_qs, unsigned int
 {
 	size_t buf_bytes = depth * buf_size;
 	struct io_uring ring;
+	static struct st_block blocks[RIG_QS];
 	struct rig *r;
 
 	need_uring(&ring, RIG_SQ);
@@ -220,12 +221,16 @@ struct rig *rig_new(const struct q_backend *be, unsigned int nr_qs, unsigned int
 	assert_true(nr_qs <= RIG_QS);
 	r->desc = calloc((size_t)nr_qs * depth, sizeof(*r->desc));
 	r->bufs = buf_size ? calloc(nr_qs, buf_bytes) : NULL;
-	assert_true(r->desc && (r->bufs || !buf_size));
+	r->since = calloc((size_t)nr_qs * depth, sizeof(*r->since));
+	memset(blocks, 0, sizeof(blocks));
+	assert_true(r->since && r->desc && (r->bufs || !buf_size));
 	r->thr = (struct q_thr){ .be = be, .tgt = &note_tgt, .qs = r->qs, .nr_qs = nr_qs };
 	for (unsigned int i = 0; i < nr_qs; i++)
 		r->qs[i] = (struct q){
 			.thr = &r->thr,
 			.desc = r->desc + (size_t)i * depth,
+			.st = &blocks[i],
+			.since = r->since + (size_t)i * depth,
 			.buf = r->bufs ? r->bufs + i * buf_bytes : NULL,
 			.buf_size = buf_size,
 			.mode = iobuf_mode(buf_size ? DATA_COPY : DATA_USER_COPY),
@@ -249,6 +254,7 @@ void rig_free(struct rig *r)
 		if (groups[i].ring == &r->thr.ring)
 			memset(&groups[i], 0, sizeof(groups[i]));
 	free(r->desc);
+	free(r->since);
 	free(r->bufs);
 	free(r);
 }

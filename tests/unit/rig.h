@@ -28,6 +28,7 @@ struct rig {
 	struct q_thr thr; /* first: found from it */
 	struct q qs[RIG_QS];
 	struct ublksrv_io_desc *desc;
+	uint64_t *since;
 	uint8_t *bufs;
 	/* deliveries since the test last set count to 0 */
 	struct rig_delivery got[RIG_LOG];

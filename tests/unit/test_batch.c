@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * Batch back end, step by step: PREP and FETCH, tags out of provided buffers, COMMIT, the ends.
- * UNIT: tests/unit/rig.o cli/engine/be_perio.o cli/engine/be_batch.o cli/engine/queue.o cli/engine/fixbuf.o cli/engine/engine.o cli/engine/iobuf.o cli/msg.o cli/util/num.o cli/engine/sqe.o
+ * UNIT: tests/unit/rig.o
  */
 #include "unit.h"
 

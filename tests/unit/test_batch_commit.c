@@ -2,7 +2,7 @@
 /*
  * Batch back end: results on their way to the driver. One COMMIT per queue and turn at most, what
  * the driver left is sent again, the lone result goes without a completion.
- * UNIT: tests/unit/rig.o cli/engine/be_perio.o cli/engine/be_batch.o cli/engine/queue.o cli/engine/fixbuf.o cli/engine/engine.o cli/engine/iobuf.o cli/msg.o cli/util/num.o cli/engine/sqe.o
+ * UNIT: tests/unit/rig.o
  */
 #include "unit.h"
 

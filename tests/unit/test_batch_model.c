@@ -3,7 +3,7 @@
  * Batch back end against a model of the driver: thousands of turns of several threads on several
  * queues, deliveries, late answers, partial commits and ended fetches by chance. No result is lost,
  * sent twice, mixed up, or given for a request that the thread does not have.
- * UNIT: tests/unit/rig.o cli/engine/be_perio.o cli/engine/be_batch.o cli/engine/queue.o cli/engine/fixbuf.o cli/engine/engine.o cli/engine/iobuf.o cli/msg.o cli/util/num.o cli/engine/sqe.o
+ * UNIT: tests/unit/rig.o
  */
 #include "unit.h"
 

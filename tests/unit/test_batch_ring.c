@@ -4,7 +4,6 @@
  * buffers that the kernel itself uses up bit by bit. In place of the driver a pipe per queue hands
  * out tags: FETCH becomes a multishot read of it into the same buffers, PREP and COMMIT are
  * answered by no-ops with a result. Needs Linux 6.12 (incremental buffers); skipped before.
- * UNIT: cli/engine/engine.o cli/engine/queue.o cli/engine/fixbuf.o cli/engine/be_perio.o cli/engine/be_batch.o cli/engine/iobuf.o cli/target/tgt_null.o cli/msg.o cli/util/num.o cli/engine/sqe.o
  */
 #include "unit.h"
 

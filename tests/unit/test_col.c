@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * Columns: the two arrays, the choice of columns, and JSON that never misses a key.
- * UNIT: cli/out/col.o cli/out/out_json.o cli/out/out_table.o cli/abi/feature.o cli/msg.o cli/util/num.o
  */
 #include "unit.h"
 
@@ -45,6 +44,9 @@ static const char *const device_keys[] = {
 	"char_device",
 	"node_missing",
 	"created",
+	"affinity",
+	"scheduler",
+	"queue_attr",
 };
 
 static const char *const feature_keys[] = {

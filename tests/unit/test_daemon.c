@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * Processes: what a server starts with, what its caller is told, however it ends.
- * UNIT: cli/daemon.o cli/msg.o cli/util/fs.o cli/util/num.o
  */
 #include "unit.h"
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * The engine's end: stopped, by itself, with a thread that fails while it serves.
- * UNIT: tests/unit/vg_wait.o tests/unit/engine_fake.o cli/engine/engine.o cli/engine/queue.o cli/engine/fixbuf.o cli/engine/iobuf.o cli/msg.o cli/util/num.o cli/engine/sqe.o
+ * UNIT: tests/unit/vg_wait.o tests/unit/engine_fake.o
  */
 #include "unit.h"
 

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * The table of driver features, against the kernel's numbers and what kernels were seen to have.
- * UNIT: cli/abi/feature.o
  */
 #include "unit.h"
 

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * Null target: what a read returns after whatever was written, results, checks, parameters.
- * UNIT: cli/target/tgt_null.o cli/target/tgt_file.o cli/target/file_open.o cli/target/file_probe.o cli/target/target.o cli/engine/iobuf.o cli/engine/fixbuf.o cli/msg.o cli/util/fs.o cli/util/num.o cli/engine/sqe.o
  */
 #include "unit.h"
 
@@ -37,15 +36,21 @@ static const struct q_backend note_be = { .name = "note", .complete = note_compl
 struct rig {
 	struct q_thr thr;
 	struct q q;
+	struct ublksrv_io_desc desc[DEPTH];
+	uint64_t since[DEPTH];
 	uint8_t buf[DEPTH * BUF];
 };
 
 static int setup(void **state)
 {
+	static struct st_block block;
 	struct rig *r = calloc(1, sizeof(*r));
 
 	r->thr = (struct q_thr){ .be = &note_be, .tgt = &tgt_null, .qs = &r->q, .nr_qs = 1 };
 	r->q = (struct q){ .thr = &r->thr,
+			   .desc = r->desc,
+			   .st = &block,
+			   .since = r->since,
 			   .depth = DEPTH,
 			   .buf = r->buf,
 			   .buf_size = BUF,
@@ -66,18 +71,23 @@ static int teardown(void **state)
 }
 
 /* One request; returns its result, which comes at once and for the right tag. */
-static int32_t io(struct rig *r, uint16_t tag, uint32_t op, uint32_t sectors)
+static int32_t io_no_buf(struct rig *r, uint16_t tag, uint32_t op, uint32_t sectors)
 {
 	struct ublksrv_io_desc d = { .op_flags = op, .nr_sectors = sectors };
 	unsigned int before = done.count;
 
-	/* the driver has copied the data of a write before it delivers it */
-	if ((op & 0xff) == UBLK_IO_OP_WRITE)
-		memset(q_buf(&r->q, tag), STALE, (size_t)sectors << 9);
 	r->thr.tgt->queue_io(&r->q, tag, &d);
 	assert_int_equal(done.count, before + 1);
 	assert_int_equal(done.tag, tag);
 	return done.res;
+}
+
+static int32_t io(struct rig *r, uint16_t tag, uint32_t op, uint32_t sectors)
+{
+	/* the driver has copied the data of a write before it delivers it */
+	if ((op & 0xff) == UBLK_IO_OP_WRITE)
+		memset(q_buf(&r->q, tag), STALE, (size_t)sectors << 9);
+	return io_no_buf(r, tag, op, sectors);
 }
 
 /* Length of the longest start of the tag's buffer that holds only c. */
@@ -201,6 +211,21 @@ static void test_tags_are_apart(void **state)
 	assert_int_equal(run_of(r, 3, 0, STALE), BUF);
 }
 
+/* Reads without data need no ring entry at all, not even for the request's pages. */
+static void test_no_data(void **state)
+{
+	struct dev_cfg cfg = { .null_data = "none" };
+	struct rig *r = *state;
+
+	r->q.mode = iobuf_mode(DATA_ZERO_COPY);
+	r->q.buf = NULL;
+	r->q.tgt_priv = &cfg;
+	/* this one has no ring: any entry would end the test */
+	assert_int_equal(io_no_buf(r, 2, UBLK_IO_OP_READ, 16), 16 << 9);
+	assert_int_equal(io_no_buf(r, 3, UBLK_IO_OP_WRITE, 8), 8 << 9);
+	assert_int_equal(io_no_buf(r, 2, UBLK_IO_OP_FLUSH, 0), 0);
+}
+
 static void test_check(void **state)
 {
 	struct dev_cfg cfg = { .block_size = 512 };
@@ -276,6 +301,7 @@ int main(void)
 		TEST(test_short_read_then_long),
 		TEST(test_several_writes),
 		TEST(test_tags_are_apart),
+		TEST(test_no_data),
 		cmocka_unit_test(test_check),
 		cmocka_unit_test(test_params),
 		cmocka_unit_test(test_table_of_targets),

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * Numbers and sizes.
- * UNIT: cli/util/num.o
  */
 #include "unit.h"
 

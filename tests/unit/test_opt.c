@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * Option tables: parsing, ranges, what is refused and with which words.
- * UNIT: cli/opt.o cli/msg.o cli/util/num.o
  */
 #include "unit.h"
 

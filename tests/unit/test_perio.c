@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * Per-I/O back end: what it puts on the ring and what it makes of each completion.
- * UNIT: tests/unit/rig.o cli/engine/be_perio.o cli/engine/be_batch.o cli/engine/queue.o cli/engine/fixbuf.o cli/engine/engine.o cli/engine/iobuf.o cli/msg.o cli/util/num.o cli/engine/sqe.o
+ * UNIT: tests/unit/rig.o
  */
 #include "unit.h"
 
@@ -112,6 +112,7 @@ static void test_late_refusal(void **state)
 	struct io_uring_sqe *sqe;
 
 	(void)state;
+	assert_int_equal(be_perio.init(&r->thr), 0);
 	assert_int_equal(be_perio.prepare(&r->thr), 0);
 	refused_tag = 9;
 	refusal = -ENOMEM;
@@ -121,7 +122,8 @@ static void test_late_refusal(void **state)
 		fail_msg("no entry is free");
 		return;
 	}
-	q_prep_cdev(sqe, UBLK_U_IO_FETCH_REQ, ud_pack(UD_BACKEND, 0, 0, 9));
+	q_prep_cdev(sqe, UBLK_U_IO_FETCH_REQ, 0, ud_pack(UD_BACKEND, 0, 0, 9));
+	memset(q_cmd_area(sqe), 0, 16);
 	io_uring_submit(&r->thr.ring);
 	assert_int_equal(be_perio.arm(&r->thr), -ENOMEM);
 	rig_free(r);
@@ -188,24 +190,54 @@ static void test_many_results(void **state)
 	rig_free(r);
 }
 
-/* ABORT: the tag is not fetched again; with the last one the thread has nothing to wait for. */
+/* ABORT: the device is stopped or taken away; the thread has nothing more to wait for. */
 static void test_abort(void **state)
 {
 	struct rig *r = armed(2, 3);
 	struct io_uring_sqe sqe;
 
 	(void)state;
+	assert_int_equal(r->thr.live, 6);
 	for (unsigned int i = 0; i < 6; i++) {
-		assert_int_equal(r->thr.live, 6 - i);
 		rig_cqe(r, ud_pack(UD_BACKEND, 0, (uint16_t)(i / 3), (uint16_t)(i % 3)),
 			UBLK_IO_RES_ABORT, 0);
 		be_perio.turn_end(&r->thr);
 		assert_int_equal(rig_take(r, &sqe, 0), 0);
+		assert_int_equal(r->thr.live, 5 - i);
+		assert_true(r->thr.ending);
 	}
-	assert_int_equal(r->nr_got, 0);
 	assert_int_equal(r->thr.live + r->thr.busy, 0); /* the end of serve_queues() */
+	assert_int_equal(r->nr_got, 0);
 	assert_int_equal(r->thr.fail.err, 0);
 	assert_false(r->thr.stop);
+	rig_free(r);
+}
+
+/*
+ * QUIESCE_DEV: idle tags get ABORT, those in the server do not: each still gives its result back, and
+ * the thread stays until it is told that no more are aborted.
+ */
+static void test_abort_while_busy(void **state)
+{
+	struct rig *r = armed(1, 3);
+	struct io_uring_sqe sqes[2];
+
+	(void)state;
+	rig_cqe(r, ud_pack(UD_BACKEND, 0, 0, 0), UBLK_IO_RES_OK, 0);
+	rig_cqe(r, ud_pack(UD_BACKEND, 0, 0, 2), UBLK_IO_RES_OK, 0);
+	assert_int_equal(r->nr_got, 2);
+	rig_cqe(r, ud_pack(UD_BACKEND, 0, 0, 1), UBLK_IO_RES_ABORT, 0);
+	assert_int_equal(r->thr.live, 2);
+	assert_int_equal(r->thr.busy, 2);
+	q_complete(&r->thr.qs[0], 2, 4096);
+	assert_int_equal(r->thr.busy, 1);
+	q_complete(&r->thr.qs[0], 0, -EIO);
+	assert_int_equal(r->thr.busy, 0);
+	assert_int_equal(r->thr.live, 2);
+	assert_true(r->thr.ending);
+	/* both results are on the ring */
+	assert_int_equal(rig_take(r, sqes, 2), 2);
+	assert_int_equal(r->thr.fail.err, 0);
 	rig_free(r);
 }
 
@@ -242,10 +274,10 @@ static void test_other_errors(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(test_prepare),	     cmocka_unit_test(test_prepare_refused),
-		cmocka_unit_test(test_late_refusal), cmocka_unit_test(test_delivery_and_result),
-		cmocka_unit_test(test_many_results), cmocka_unit_test(test_abort),
-		cmocka_unit_test(test_other_errors),
+		cmocka_unit_test(test_prepare),		 cmocka_unit_test(test_prepare_refused),
+		cmocka_unit_test(test_late_refusal),	 cmocka_unit_test(test_delivery_and_result),
+		cmocka_unit_test(test_many_results),	 cmocka_unit_test(test_abort),
+		cmocka_unit_test(test_abort_while_busy), cmocka_unit_test(test_other_errors),
 	};
 
 	return cmocka_run_group_tests_name("perio", tests, NULL, NULL);

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * Records of devices: what is written comes back, what cannot be trusted does not.
- * UNIT: cli/dev/record.o cli/util/fs.o cli/util/num.o
  */
 #include "unit.h"
 
@@ -258,6 +257,43 @@ static void test_bad_members(void **state)
 	}
 }
 
+/* Younger than schema 1: what is set comes back, older records are believed without it. */
+static void test_affinity(void **state)
+{
+	struct ctx *c = *state;
+	struct record in = sample, out;
+
+	snprintf(in.affinity, sizeof(in.affinity), "0=0-3,5:3=1");
+	assert_int_equal(rec_write(c->dir, &in), 0);
+	assert_int_equal(rec_read(c->dir, 7, &out), 0);
+	assert_string_equal(out.affinity, "0=0-3,5:3=1");
+	put_with(c, "affinity", NULL);
+	assert_int_equal(rec_read(c->dir, 7, &out), 0);
+	assert_string_equal(out.affinity, "");
+	put_with(c, "affinity", "[\"0=1\"]");
+	refused(c, -EPROTO);
+}
+
+/* The same, of two. */
+static void test_queue_settings(void **state)
+{
+	struct ctx *c = *state;
+	struct record in = sample, out;
+
+	snprintf(in.scheduler, sizeof(in.scheduler), "none");
+	snprintf(in.queue_attr, sizeof(in.queue_attr), "nomerges=2,iostats=0");
+	assert_int_equal(rec_write(c->dir, &in), 0);
+	assert_int_equal(rec_read(c->dir, 7, &out), 0);
+	assert_string_equal(out.scheduler, "none");
+	assert_string_equal(out.queue_attr, "nomerges=2,iostats=0");
+	put_with(c, "scheduler", NULL);
+	assert_int_equal(rec_read(c->dir, 7, &out), 0);
+	assert_string_equal(out.scheduler, "");
+	put_with(c, "queue_attr", NULL);
+	assert_int_equal(rec_read(c->dir, 7, &out), 0);
+	assert_string_equal(out.queue_attr, "");
+}
+
 /* Newer tools may add members without a new schema. */
 static void test_unknown_member(void **state)
 {
@@ -456,6 +492,8 @@ int main(void)
 		cmocka_unit_test_setup_teardown(test_round_trip, setup, teardown),
 		cmocka_unit_test(test_text_form),
 		cmocka_unit_test_setup_teardown(test_bad_members, setup, teardown),
+		cmocka_unit_test_setup_teardown(test_affinity, setup, teardown),
+		cmocka_unit_test_setup_teardown(test_queue_settings, setup, teardown),
 		cmocka_unit_test_setup_teardown(test_unknown_member, setup, teardown),
 		cmocka_unit_test_setup_teardown(test_garbage, setup, teardown),
 		cmocka_unit_test_setup_teardown(test_trailing_text, setup, teardown),

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * Records under stress: several writers, a full disk; the record folder; is a server alive.
- * UNIT: cli/dev/record.o cli/util/fs.o cli/util/num.o
  */
 #include "unit.h"
 

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * user_data of the I/O rings: every field keeps its value and stays out of the others.
- * UNIT:
  */
 #include "unit.h"
 

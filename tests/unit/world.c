@@ -172,7 +172,9 @@ static void serve_in_child(const struct dev_cfg *cfg, int report)
 	signal(SIGXFSZ, SIG_IGN);
 	world->server = getpid();
 	list_fds(before);
-	world->result = serve(cfg, report);
+	world->result = world->plan.how == SERVE_ADD ?
+				serve(cfg, report) :
+				serve_again(world->plan.known, world->plan.how, report);
 	closelog();
 	list_fds(after);
 	note_fds(before, after, report);
@@ -220,9 +222,13 @@ void world_start(const struct dev_cfg *cfg, bool foreground, struct world_run *r
 
 bool world_message(const struct world_run *run, struct daemon_msg *ret)
 {
-	ssize_t n = read(run->report, ret, sizeof(*ret));
+	ssize_t n;
 
-	assert_true(n == 0 || n == (ssize_t)sizeof(*ret));
+	/* that a device was made is told on the way */
+	do {
+		n = read(run->report, ret, sizeof(*ret));
+		assert_true(n == 0 || n == (ssize_t)sizeof(*ret));
+	} while (n && ret->kind == DAEMON_ADDED);
 	return n != 0;
 }
 
@@ -241,6 +247,12 @@ const char *world_read(int fd, const char *part)
 }
 
 void world_end_device(void)
+{
+	world->ended = true;
+	world_quiesce();
+}
+
+void world_quiesce(void)
 {
 	int fd = open(path_of("/done"), O_RDWR | O_NONBLOCK | O_CLOEXEC);
 

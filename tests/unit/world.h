@@ -15,7 +15,9 @@
 #include "abi/ublk_abi.h"
 #include "cfg.h"
 #include "daemon.h"
+#include "dev/record.h"
 #include "engine/engine.h"
+#include "serve.h"
 
 #define WORLD_TRACE 1024
 #define WORLD_ID 0 /* that the driver chooses */
@@ -42,6 +44,9 @@ struct world_plan {
 	bool caller_goes;    /* at START_DEV */
 	int signals[2];	     /* sent to the server by itself when the engine starts */
 	bool wait_companion; /* the engine starts when the companion has ended */
+	enum serve_how how;
+	const struct record *known; /* unless how is SERVE_ADD */
+	unsigned int busy_times;    /* START_USER_RECOVERY says EBUSY so often first */
 };
 
 /* In shared memory. */
@@ -54,6 +59,7 @@ struct world {
 	volatile pid_t companion_pid; /* once it has opened the control device */
 	int result;		      /* of serve() */
 	bool finished;		      /* it came back */
+	volatile bool ended;	      /* the device has no disk any more */
 	/* of the server's process when it came back */
 	bool child_left;
 	char fds_left[256];
@@ -98,6 +104,8 @@ void world_start(const struct dev_cfg *cfg, bool foreground, struct world_run *r
 bool world_message(const struct world_run *run, struct daemon_msg *ret);
 /* Ends the device as the driver does when somebody deletes it. */
 void world_end_device(void);
+/* Takes the device from its server: the threads end, the disk stays. */
+void world_quiesce(void);
 /* Waits for the end of the server and its companion; checks that the child ended in order. */
 void world_finish(struct world_run *run);
 /* Everything from a pipe until its end, or until it has told part (if that is not NULL). */

@@ -124,7 +124,9 @@ static int fake_info(const struct ctrl_cmd *cmd)
 	if (cmd->hdr.len - cmd->hdr.dev_path_len != sizeof(*info))
 		return -EINVAL;
 	*info = world->added;
-	info->state = UBLK_S_DEV_LIVE;
+	if (info->dev_id == UINT32_MAX)
+		info->dev_id = WORLD_ID;
+	info->state = world->ended ? UBLK_S_DEV_DEAD : UBLK_S_DEV_LIVE;
 	info->flags &= ~world->plan.drop_at_info;
 	return 0;
 }
@@ -157,6 +159,7 @@ static int fake_stop(void)
 	int fd;
 
 	snprintf(path, sizeof(path), "%s/done", world->root);
+	world->ended = true;
 	fd = open(path, O_RDWR | O_NONBLOCK | O_CLOEXEC);
 	if (fd < 0 || write(fd, "x", 1) != 1)
 		return -EIO;
@@ -168,10 +171,16 @@ static const struct {
 	uint32_t op;
 	const char *word;
 } words[] = {
-	{ UBLK_U_CMD_ADD_DEV, "add" },	     { UBLK_U_CMD_SET_PARAMS, "params" },
-	{ UBLK_U_CMD_START_DEV, "start" },   { UBLK_U_CMD_GET_QUEUE_AFFINITY, "cpus" },
-	{ UBLK_U_CMD_GET_DEV_INFO, "info" }, { UBLK_U_CMD_GET_DEV_INFO2, "info2" },
-	{ UBLK_U_CMD_DEL_DEV, "del" },	     { UBLK_U_CMD_STOP_DEV, "stop" },
+	{ UBLK_U_CMD_ADD_DEV, "add" },
+	{ UBLK_U_CMD_SET_PARAMS, "params" },
+	{ UBLK_U_CMD_START_DEV, "start" },
+	{ UBLK_U_CMD_GET_QUEUE_AFFINITY, "cpus" },
+	{ UBLK_U_CMD_GET_DEV_INFO, "info" },
+	{ UBLK_U_CMD_GET_DEV_INFO2, "info2" },
+	{ UBLK_U_CMD_START_USER_RECOVERY, "recovery" },
+	{ UBLK_U_CMD_END_USER_RECOVERY, "recovered" },
+	{ UBLK_U_CMD_DEL_DEV, "del" },
+	{ UBLK_U_CMD_STOP_DEV, "stop" },
 };
 
 static int perform(const struct ctrl_cmd *cmd, int timeout_ms)
@@ -185,7 +194,13 @@ static int perform(const struct ctrl_cmd *cmd, int timeout_ms)
 	case UBLK_U_CMD_GET_QUEUE_AFFINITY:
 		return fake_affinity(cmd);
 	case UBLK_U_CMD_START_DEV:
+		world->ended = false;
 		return fake_start(cmd);
+	case UBLK_U_CMD_START_USER_RECOVERY:
+		return world->plan.busy_times && world->plan.busy_times-- ? -EBUSY : 0;
+	case UBLK_U_CMD_END_USER_RECOVERY:
+		world->start_pid = (int32_t)cmd->hdr.data[0];
+		return 0;
 	case UBLK_U_CMD_GET_DEV_INFO:
 	case UBLK_U_CMD_GET_DEV_INFO2:
 		return fake_info(cmd);
@@ -287,6 +302,13 @@ int eng_start(const struct eng_cfg *cfg, struct eng **ret, struct fail *f)
 int eng_done_fd(const struct eng *e)
 {
 	return e->done_fd;
+}
+
+/* The threads end, the disk stays. */
+int eng_leave(struct eng *e)
+{
+	note("leave", false);
+	return write(e->done_fd, "x", 1) == 1 ? 0 : -EIO;
 }
 
 int eng_flusher_errno(const struct eng *e)

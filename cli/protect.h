@@ -1,0 +1,23 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * What keeps a server alive and moving when memory or descriptors run out: it writes back dirty pages,
+ * so it must neither be killed for memory nor wait for some.
+ */
+#ifndef PROTECT_H
+#define PROTECT_H
+
+#include "msg.h"
+
+/*
+ * Not to be chosen by the OOM killer; limits of memory that can be locked and of open files (need of
+ * them) raised as far as allowed. What is not allowed is a debug message, except files: -EMFILE.
+ */
+int protect_process(unsigned int need_files, struct fail *f);
+
+/*
+ * Locks all that is mapped, and what will be; I/O buffers take themselves out (iobuf.h). 0, or -EPERM:
+ * not allowed, nothing is locked.
+ */
+int protect_memory(void);
+
+#endif
