@@ -12,6 +12,7 @@ setup() {
 	cd "$BATS_TEST_DIRNAME/../.." || return 1
 	dir=$BATS_TEST_TMPDIR
 	modprobe dm_log_writes
+	modprobe loop
 	disk=$(null_blk_make nullb-disk $((32 << 20)))
 	journal=$(null_blk_make nullb-log $((256 << 20)))
 }
