@@ -96,4 +96,15 @@ static inline int cfg_index(const char *(*word)(unsigned int n), const char *s)
 	return -1;
 }
 
+/*
+ * Does thread t serve queue q? When both are the same modulo the smaller of the two numbers: each thread
+ * has one or more queues, or each queue one or more threads.
+ */
+static inline bool cfg_serves(unsigned int threads, unsigned int queues, unsigned int t, unsigned int q)
+{
+	unsigned int n = threads < queues ? threads : queues;
+
+	return n && t % n == q % n;
+}
+
 #endif

@@ -70,6 +70,47 @@ int cmd_dump_cli(struct fail *f);
 #define CMD_TIMEOUT_DEFAULT 30 /* s */
 #define CMD_TIMEOUT_MAX 86400
 
+/* Options that several commands have, with the offset of the value in the command's configuration. */
+#define CMD_OPT_TIMEOUT(at, text)                                                                  \
+	{                                                                                          \
+		.name = "timeout", .type = OPT_UINT, .arg = "SEC", .offset = (at), .min = 1,       \
+		.max = CMD_TIMEOUT_MAX, .help = (text)                                             \
+	}
+#define CMD_OPT_WAIT(at, text)                                                                     \
+	{                                                                                          \
+		.name = "wait", .type = OPT_UINT, .arg = "SEC", .offset = (at), .min = 0,          \
+		.max = CMD_TIMEOUT_MAX, .help = (text)                                             \
+	}
+#define CMD_OPT_FOREGROUND(at, text)                                                               \
+	{                                                                                          \
+		.name = "foreground", .type = OPT_FLAG, .offset = (at), .help = (text)             \
+	}
+/* Those of a table with columns; out is the offset of a struct out_opts. */
+#define CMD_OPTS_TABLE(out)                                                                        \
+	{ .name = "columns",                                                                       \
+	  .letter = 'o',                                                                           \
+	  .type = OPT_TEXT,                                                                        \
+	  .arg = "LIST",                                                                           \
+	  .offset = (out) + offsetof(struct out_opts, columns),                                    \
+	  .hint = HINT_COLUMN,                                                                     \
+	  .help = "columns: A,B or +A,B to add to the default ones" },                             \
+		{ .name = "json",                                                                  \
+		  .type = OPT_FLAG,                                                                \
+		  .offset = (out) + offsetof(struct out_opts, json),                               \
+		  .help = "print JSON" },                                                          \
+		{ .name = "raw",                                                                   \
+		  .type = OPT_FLAG,                                                                \
+		  .offset = (out) + offsetof(struct out_opts, raw),                                \
+		  .help = "one blank between columns, blanks in values escaped" },                 \
+		{ .name = "noheadings",                                                            \
+		  .type = OPT_FLAG,                                                                \
+		  .offset = (out) + offsetof(struct out_opts, noheadings),                         \
+		  .help = "no header line" },                                                      \
+	{                                                                                          \
+		.name = "bytes", .type = OPT_FLAG,                                                 \
+		.offset = (out) + offsetof(struct out_opts, bytes), .help = "sizes in bytes"       \
+	}
+
 /* Opens the control device; every failure gets a text that says what to do about it. */
 int cmd_open_ctrl(struct ctrl *c, int timeout_ms, struct fail *f);
 /* GET_FEATURES (Linux 6.5 or later). */
@@ -94,6 +135,11 @@ int cmd_in_helper(int (*fn)(void *arg, struct fail *f), void *arg, unsigned int 
 /* fn for each id, all are tried, each failure is printed; the first one's error. */
 int cmd_each(const int *ids, size_t n, int (*fn)(int id, const void *arg, struct fail *f),
 	     const void *arg, struct fail *f);
+/* Of the devices those that want() says yes to; others, and those that are gone, are taken out. */
+int cmd_keep(int *ids, size_t *count, bool (*want)(const struct dev_view *v),
+	     unsigned int timeout_s, struct fail *f);
+/* The path of a device's disk on stdout. */
+int cmd_print_path(int id, struct fail *f);
 /* Prints one device as `list --json` does. */
 int cmd_print_device(int id, struct fail *f);
 /* exit statuses with their meaning, for --dump-cli; NULL behind the last */

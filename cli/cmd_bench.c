@@ -146,13 +146,8 @@ static const struct opt bench_options[] = {
 	  .type = OPT_FLAG,
 	  .offset = AT(force),
 	  .help = "write to --file and --baseline: what is in them is lost" },
-	{ .name = "timeout",
-	  .type = OPT_UINT,
-	  .arg = "SEC",
-	  .offset = AT(plan.dev.timeout_s),
-	  .min = 1,
-	  .max = CMD_TIMEOUT_MAX,
-	  .help = "deadline for making and deleting a device (default: 30)" },
+	CMD_OPT_TIMEOUT(AT(plan.dev.timeout_s),
+			"deadline for making and deleting a device (default: 30)"),
 	{ .name = "json", .type = OPT_FLAG, .offset = AT(json), .help = "print JSON" },
 	OPT_END
 };

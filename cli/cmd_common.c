@@ -173,6 +173,26 @@ int cmd_ids_or_all(const struct cmd_args *a, bool all, int **ret_ids, size_t *re
 	return 0;
 }
 
+int cmd_keep(int *ids, size_t *count, bool (*want)(const struct dev_view *v),
+	     unsigned int timeout_s, struct fail *f)
+{
+	struct ctrl c;
+	size_t n = 0;
+	int r = cmd_open_ctrl(&c, (int)timeout_s * 1000, f);
+
+	if (r < 0)
+		return r;
+	for (size_t i = 0; i < *count; i++) {
+		struct dev_view v;
+
+		if (dev_probe(&c, ids[i], &v) == 0 && want(&v))
+			ids[n++] = ids[i];
+	}
+	ctrl_close(&c);
+	*count = n;
+	return 0;
+}
+
 int cmd_in_helper(int (*fn)(void *arg, struct fail *f), void *arg, unsigned int timeout_s,
 		  struct fail *f)
 {
@@ -202,6 +222,13 @@ int cmd_each(const int *ids, size_t n, int (*fn)(int id, const void *arg, struct
 	}
 	f->text[0] = '\0';
 	return first;
+}
+
+int cmd_print_path(int id, struct fail *f)
+{
+	if (printf("/dev/ublkb%d\n", id) < 0 || fflush(stdout))
+		return fail_errno(f, errno, "cannot write to standard output");
+	return 0;
 }
 
 int cmd_print_device(int id, struct fail *f)

@@ -25,17 +25,6 @@ struct del_cfg {
 		.name = "force", .letter = 'f', .type = OPT_FLAG, .offset = AT(how.force),         \
 		.help = "also while it is in use: its users get I/O errors"                        \
 	}
-#define WAIT_OPTION                                                                                 \
-	{                                                                                           \
-		.name = "wait", .type = OPT_UINT, .arg = "SEC", .offset = AT(how.wait_s), .min = 0, \
-		.max = CMD_TIMEOUT_MAX, .help = "wait so long for users to go (default: 0)"         \
-	}
-#define TIMEOUT_OPTION                                                                             \
-	{                                                                                          \
-		.name = "timeout", .type = OPT_UINT, .arg = "SEC", .offset = AT(how.timeout_s),    \
-		.min = 1, .max = CMD_TIMEOUT_MAX, .help = "deadline (default: 30)"                 \
-	}
-
 static const struct opt del_options[] = {
 	{ .name = "all",
 	  .letter = 'a',
@@ -55,12 +44,12 @@ static const struct opt del_options[] = {
 	  .type = OPT_FLAG,
 	  .offset = AT(how.ignore_missing),
 	  .help = "a device that does not exist is no failure" },
-	WAIT_OPTION,
+	CMD_OPT_WAIT(AT(how.wait_s), "wait so long for users to go (default: 0)"),
 	{ .name = "no-wait",
 	  .type = OPT_FLAG,
 	  .offset = AT(how.no_wait),
 	  .help = "return before the id is free again" },
-	TIMEOUT_OPTION,
+	CMD_OPT_TIMEOUT(AT(how.timeout_s), "deadline (default: 30)"),
 	OPT_END
 };
 
@@ -70,8 +59,8 @@ static const struct opt stop_options[] = {
 	  .offset = AT(how.safe_only),
 	  .help = "only if the driver itself keeps a disk in use (Linux 7.0)" },
 	FORCE_OPTION,
-	WAIT_OPTION,
-	TIMEOUT_OPTION,
+	CMD_OPT_WAIT(AT(how.wait_s), "wait so long for users to go (default: 0)"),
+	CMD_OPT_TIMEOUT(AT(how.timeout_s), "deadline (default: 30)"),
 	OPT_END
 };
 /* clang-format on */
@@ -83,37 +72,16 @@ static const struct del_cfg del_defaults = { .how.timeout_s = CMD_TIMEOUT_DEFAUL
  * its record: a device without one can be another tool's that is just being made, and another user's
  * record cannot be seen.
  */
-static bool is_dead(struct ctrl *c, int id)
+static bool is_dead(const struct dev_view *v)
 {
-	struct dev_view v;
-
-	return dev_probe(c, id, &v) == 0 && v.state && !strcmp(v.state, "dead") && v.pid < 0 &&
-	       !v.has_disk && v.has_record && !v.rec.stopped && !rec_server_alive(&v.rec);
+	return v->state && !strcmp(v->state, "dead") && v->pid < 0 && !v->has_disk &&
+	       v->has_record && !v->rec.stopped && !rec_server_alive(&v->rec);
 }
 
-static int keep_dead(unsigned int timeout_s, int *ids, size_t *count, struct fail *f)
+static int print_one(int id, const void *arg, struct fail *f)
 {
-	struct ctrl c;
-	size_t n = 0;
-	int r = cmd_open_ctrl(&c, (int)timeout_s * 1000, f);
-
-	if (r < 0)
-		return r;
-	for (size_t i = 0; i < *count; i++)
-		if (is_dead(&c, ids[i]))
-			ids[n++] = ids[i];
-	ctrl_close(&c);
-	*count = n;
-	return 0;
-}
-
-static int print_ids(const int *ids, size_t n, struct fail *f)
-{
-	for (size_t i = 0; i < n; i++)
-		printf("/dev/ublkb%d\n", ids[i]);
-	return fflush(stdout) || ferror(stdout) ?
-		       fail_errno(f, errno, "cannot write to standard output") :
-		       0;
+	(void)arg;
+	return cmd_print_path(id, f);
 }
 
 static int del_run(const struct cmd_args *a, struct fail *f)
@@ -130,10 +98,10 @@ static int del_run(const struct cmd_args *a, struct fail *f)
 	cfg->how.ignore_missing |= cfg->all || cfg->dead;
 	r = cmd_ids_or_all(a, cfg->all || cfg->dead, &ids, &n, f);
 	if (!r && cfg->dead)
-		r = keep_dead(cfg->how.timeout_s, ids, &n, f);
+		r = cmd_keep(ids, &n, is_dead, cfg->how.timeout_s, f);
 	if (r < 0)
 		return r;
-	return cfg->dry_run ? print_ids(ids, n, f) : teardown(&cfg->how, ids, n, f);
+	return cfg->dry_run ? cmd_each(ids, n, print_one, NULL, f) : teardown(&cfg->how, ids, n, f);
 }
 
 static int stop_run(const struct cmd_args *a, struct fail *f)

@@ -33,20 +33,7 @@ static const char *state_word(unsigned int n)
 
 /* clang-format off: one option, one entry */
 static const struct opt list_options[] = {
-	{ .name = "columns",
-	  .letter = 'o',
-	  .type = OPT_TEXT,
-	  .arg = "LIST",
-	  .offset = AT(out.columns),
-	  .hint = HINT_COLUMN,
-	  .help = "columns: A,B or +A,B to add to the default ones" },
-	{ .name = "json", .type = OPT_FLAG, .offset = AT(out.json), .help = "print JSON" },
-	{ .name = "raw",
-	  .type = OPT_FLAG,
-	  .offset = AT(out.raw),
-	  .help = "one blank between columns, blanks in values escaped" },
-	{ .name = "noheadings", .type = OPT_FLAG, .offset = AT(out.noheadings), .help = "no header line" },
-	{ .name = "bytes", .type = OPT_FLAG, .offset = AT(out.bytes), .help = "sizes in bytes" },
+	CMD_OPTS_TABLE(AT(out)),
 	{ .name = "state",
 	  .type = OPT_WORD,
 	  .arg = "STATE",

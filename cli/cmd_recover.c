@@ -27,24 +27,9 @@ static const struct opt recover_options[] = {
 	  .type = OPT_FLAG,
 	  .offset = AT(all),
 	  .help = "every device that waits for a server" },
-	{ .name = "wait",
-	  .type = OPT_UINT,
-	  .arg = "SEC",
-	  .offset = AT(wait_s),
-	  .min = 0,
-	  .max = CMD_TIMEOUT_MAX,
-	  .help = "wait so long for the end of the last server (default: 30)" },
-	{ .name = "foreground",
-	  .type = OPT_FLAG,
-	  .offset = AT(foreground),
-	  .help = "serve from this process until the device is stopped" },
-	{ .name = "timeout",
-	  .type = OPT_UINT,
-	  .arg = "SEC",
-	  .offset = AT(timeout_s),
-	  .min = 1,
-	  .max = CMD_TIMEOUT_MAX,
-	  .help = "deadline (default: 30)" },
+	CMD_OPT_WAIT(AT(wait_s), "wait so long for the end of the last server (default: 30)"),
+	CMD_OPT_FOREGROUND(AT(foreground), "serve from this process until the device is stopped"),
+	CMD_OPT_TIMEOUT(AT(timeout_s), "deadline (default: 30)"),
 	OPT_END
 };
 /* clang-format on */
@@ -100,32 +85,14 @@ static int recover_one(int id, const void *arg, struct fail *f)
 
 	if (!r)
 		r = revive_serve(&rec, SERVE_RECOVER, cfg->foreground, f);
-	if (!r && !cfg->foreground && (printf("/dev/ublkb%d\n", id) < 0 || fflush(stdout)))
-		r = fail_errno(f, errno, "cannot write to standard output");
-	return r;
+	return r < 0 || cfg->foreground ? r : cmd_print_path(id, f);
 }
 
-/* Of all devices those that wait for a server, or just lost it, and have our record. */
-static int keep_lost(unsigned int timeout_s, int *ids, size_t *count, struct fail *f)
+/* It waits for a server, or just lost it, and has our record. */
+static bool is_lost(const struct dev_view *v)
 {
-	struct ctrl c;
-	size_t n = 0;
-	int r = cmd_open_ctrl(&c, (int)timeout_s * 1000, f);
-
-	if (r < 0)
-		return r;
-	for (size_t i = 0; i < *count; i++) {
-		struct dev_view v;
-
-		if (dev_probe(&c, ids[i], &v) < 0 || !v.has_record || !v.has_disk ||
-		    !(v.flags & UBLK_F_USER_RECOVERY))
-			continue;
-		if (v.state && (strcmp(v.state, "live") || !rec_server_alive(&v.rec)))
-			ids[n++] = ids[i];
-	}
-	ctrl_close(&c);
-	*count = n;
-	return 0;
+	return v->has_record && v->has_disk && v->flags & UBLK_F_USER_RECOVERY && v->state &&
+	       (strcmp(v->state, "live") || !rec_server_alive(&v->rec));
 }
 
 static int recover_run(const struct cmd_args *a, struct fail *f)
@@ -139,7 +106,7 @@ static int recover_run(const struct cmd_args *a, struct fail *f)
 	if (!r && cfg->foreground && (cfg->all || n > 1))
 		r = fail_set(f, FAIL_USAGE, "--foreground: only with one id");
 	if (!r && cfg->all)
-		r = keep_lost(cfg->timeout_s, ids, &n, f);
+		r = cmd_keep(ids, &n, is_lost, cfg->timeout_s, f);
 	return r < 0 ? r : cmd_each(ids, n, recover_one, cfg, f);
 }
 

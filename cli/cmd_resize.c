@@ -27,13 +27,7 @@ static const struct opt resize_options[] = {
 	  .type = OPT_FLAG,
 	  .offset = AT(force),
 	  .help = "also make it smaller, which cuts off its end" },
-	{ .name = "timeout",
-	  .type = OPT_UINT,
-	  .arg = "SEC",
-	  .offset = AT(timeout_s),
-	  .min = 1,
-	  .max = CMD_TIMEOUT_MAX,
-	  .help = "deadline (default: 30)" },
+	CMD_OPT_TIMEOUT(AT(timeout_s), "deadline (default: 30)"),
 	OPT_END
 };
 /* clang-format on */
@@ -69,7 +63,12 @@ static int check_shrink(const struct dev_view *v, uint64_t size, bool force, str
 
 static void set_size(struct record *rec, const void *arg)
 {
-	rec->cfg.size = *(const uint64_t *)arg;
+	struct dev_cfg *c = &rec->cfg;
+
+	c->size = *(const uint64_t *)arg;
+	/* a backing that was too short was made as long as it has to be */
+	if (c->file_size && c->file_size < c->offset + c->size)
+		c->file_size = c->offset + c->size;
 }
 
 /* For the next server. The device has the new size already. */

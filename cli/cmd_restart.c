@@ -26,15 +26,10 @@ struct restart_cfg {
 /* Time that the driver gets to say that it timed out, before we do. */
 #define ANSWER_S 2U
 
-#define TIMEOUT_OPTION                                                                             \
-	{                                                                                          \
-		.name = "timeout", .type = OPT_UINT, .arg = "SEC", .offset = AT(timeout_s),        \
-		.min = 1, .max = CMD_TIMEOUT_MAX,                                                  \
-		.help = "deadline, also for the requests in hand (default: 30)"                    \
-	}
-
 /* clang-format off: one option, one entry */
-static const struct opt quiesce_options[] = { TIMEOUT_OPTION, OPT_END };
+static const struct opt quiesce_options[] = {
+	CMD_OPT_TIMEOUT(AT(timeout_s), "deadline, also for the requests in hand (default: 30)"), OPT_END
+};
 
 static const struct opt restart_options[] = {
 	{ .name = "all",
@@ -42,7 +37,7 @@ static const struct opt restart_options[] = {
 	  .type = OPT_FLAG,
 	  .offset = AT(all),
 	  .help = "every device that can be handed over, one after the other" },
-	TIMEOUT_OPTION,
+	CMD_OPT_TIMEOUT(AT(timeout_s), "deadline, also for the requests in hand (default: 30)"),
 	OPT_END
 };
 /* clang-format on */
@@ -171,13 +166,18 @@ static int quiesce_run(const struct cmd_args *a, struct fail *f)
 	return r < 0 ? r : cmd_each(ids, n, quiesce_one, a->cfg, f);
 }
 
-/* What could be wrong with the next server is looked for before the last one is stopped. */
-static int prepare(const struct restart_cfg *cfg, int id, struct record *ret, struct fail *f)
+/*
+ * What could be wrong with the next server is looked for before the last one is stopped. *ret_taken:
+ * that has happened.
+ */
+static int prepare(const struct restart_cfg *cfg, int id, struct record *ret, bool *ret_taken,
+		   struct fail *f)
 {
 	struct dev_view v;
 	struct ctrl c;
 	int r = cmd_open_ctrl(&c, (int)cfg->timeout_s * 1000, f);
 
+	*ret_taken = false;
 	if (r < 0)
 		return r;
 	r = look(&c, id, &v, f);
@@ -186,8 +186,10 @@ static int prepare(const struct restart_cfg *cfg, int id, struct record *ret, st
 	if (!r && ret->cfg.recovery == RECOVERY_FAIL_IO)
 		msg_hint("device %d was added with --recovery fail-io: its I/O fails until the new server answers",
 			 id);
-	if (!r)
+	if (!r) {
 		r = quiesce(&c, &v, cfg->timeout_s, f);
+		*ret_taken = !r;
+	}
 	ctrl_close(&c);
 	return r;
 }
@@ -209,42 +211,26 @@ static void hold_signals(sigset_t *ret_before)
 
 static int restart_one(int id, const void *arg, struct fail *f)
 {
-	struct record rec = { .pid = 0 }; /* 0: the last server was not stopped */
+	struct record rec;
 	sigset_t before;
+	bool taken;
 	int r;
 
 	hold_signals(&before);
-	r = prepare(arg, id, &rec, f);
+	r = prepare(arg, id, &rec, &taken, f);
 	if (!r)
 		r = revive_serve(&rec, SERVE_RECOVER, false, f);
 	sigprocmask(SIG_SETMASK, &before, NULL);
-	if (r < 0 && rec.pid)
+	if (r < 0 && taken)
 		msg_hint("device %d has no server now, its I/O %s: 'ublkctl recover %d' tries again",
 			 id, rec.cfg.recovery == RECOVERY_FAIL_IO ? "fails" : "waits", id);
-	else if (printf("/dev/ublkb%d\n", id) < 0 || fflush(stdout))
-		r = fail_errno(f, errno, "cannot write to standard output");
-	return r;
+	return r < 0 ? r : cmd_print_path(id, f);
 }
 
-/* Of all devices those that have a server of ours and can be handed over. */
-static int keep_served(unsigned int timeout_s, int *ids, size_t *count, struct fail *f)
+/* It has a server of ours and can be handed over. */
+static bool is_served(const struct dev_view *v)
 {
-	struct ctrl c;
-	size_t n = 0;
-	int r = cmd_open_ctrl(&c, (int)timeout_s * 1000, f);
-
-	if (r < 0)
-		return r;
-	for (size_t i = 0; i < *count; i++) {
-		struct dev_view v;
-
-		if (dev_probe(&c, ids[i], &v) == 0 && v.has_record && v.state &&
-		    !strcmp(v.state, "live") && (v.flags & UBLK_F_QUIESCE))
-			ids[n++] = ids[i];
-	}
-	ctrl_close(&c);
-	*count = n;
-	return 0;
+	return v->has_record && v->state && !strcmp(v->state, "live") && v->flags & UBLK_F_QUIESCE;
 }
 
 static int restart_run(const struct cmd_args *a, struct fail *f)
@@ -256,7 +242,7 @@ static int restart_run(const struct cmd_args *a, struct fail *f)
 
 	r = cmd_ids_or_all(a, cfg->all, &ids, &n, f);
 	if (!r && cfg->all)
-		r = keep_served(cfg->timeout_s, ids, &n, f);
+		r = cmd_keep(ids, &n, is_served, cfg->timeout_s, f);
 	return r < 0 ? r : cmd_each(ids, n, restart_one, cfg, f);
 }
 

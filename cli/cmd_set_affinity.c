@@ -22,14 +22,7 @@ struct set_affinity_cfg {
 
 /* clang-format off: one option, one entry */
 static const struct opt set_affinity_options[] = {
-	{ .name = "timeout",
-	  .type = OPT_UINT,
-	  .arg = "SEC",
-	  .offset = AT(timeout_s),
-	  .min = 1,
-	  .max = CMD_TIMEOUT_MAX,
-	  .help = "deadline (default: 30)" },
-	OPT_END
+	CMD_OPT_TIMEOUT(AT(timeout_s), "deadline (default: 30)"), OPT_END
 };
 /* clang-format on */
 
@@ -136,7 +129,7 @@ static void thread_cpus(const struct job *j, unsigned int t, cpu_set_t *ret)
 
 	CPU_ZERO(ret);
 	for (unsigned int q = 0; q < j->queues; q++) {
-		if (!srv_serves((unsigned int)j->nr_threads, j->queues, t, q))
+		if (!cfg_serves((unsigned int)j->nr_threads, j->queues, t, q))
 			continue;
 		named |= CPU_COUNT(&j->asked[q]) > 0;
 		CPU_OR(ret, ret, &j->want[q]);

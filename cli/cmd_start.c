@@ -21,18 +21,8 @@ struct start_cfg {
 
 /* clang-format off: one option, one entry */
 static const struct opt start_options[] = {
-	{ .name = "foreground",
-	  .type = OPT_FLAG,
-	  .offset = AT(foreground),
-	  .help = "serve from this process until the device is stopped" },
-	{ .name = "timeout",
-	  .type = OPT_UINT,
-	  .arg = "SEC",
-	  .offset = AT(timeout_s),
-	  .min = 1,
-	  .max = CMD_TIMEOUT_MAX,
-	  .help = "deadline (default: 30)" },
-	OPT_END
+	CMD_OPT_FOREGROUND(AT(foreground), "serve from this process until the device is stopped"),
+	CMD_OPT_TIMEOUT(AT(timeout_s), "deadline (default: 30)"), OPT_END
 };
 /* clang-format on */
 
@@ -114,9 +104,7 @@ static int start_one(int id, const void *arg, struct fail *f)
 	if (r < 0 || cfg->foreground)
 		return r;
 	r = cmd_wait_node(id, rec.cfg.size, cfg->timeout_s, f);
-	if (!r && (printf("/dev/ublkb%d\n", id) < 0 || fflush(stdout)))
-		r = fail_errno(f, errno, "cannot write to standard output");
-	return r;
+	return r < 0 ? r : cmd_print_path(id, f);
 }
 
 static int start_run(const struct cmd_args *a, struct fail *f)

@@ -13,9 +13,6 @@
 #include "util/cleanup.h"
 #include "util/fs.h"
 
-/* on top of the deadline: a server that failed in time still undoes what it did */
-#define UNDO_GRACE_MS 20000
-
 static int serve_entry(void *arg, int report_fd)
 {
 	return serve(arg, report_fd) < 0;
@@ -52,7 +49,7 @@ static void clear_left(struct daemon_msg *m, struct fail *why)
 	struct daemon_call call;
 	struct fail f = { 0 };
 
-	if (daemon_call_start(&call, delete_left, m, UNDO_GRACE_MS, &f) == 0 &&
+	if (daemon_call_start(&call, delete_left, m, SERVE_UNDO_MS, &f) == 0 &&
 	    daemon_call_wait(&call, &f) == 0)
 		return;
 	snprintf(why->text + n, sizeof(why->text) - n,
@@ -63,7 +60,7 @@ static void clear_left(struct daemon_msg *m, struct fail *why)
 int launch(struct dev_cfg *cfg, struct launched *ret, struct fail *f)
 {
 	struct daemon_msg m;
-	int r = daemon_start(serve_entry, cfg, (int)cfg->timeout_s * 1000 + UNDO_GRACE_MS, &m, f);
+	int r = daemon_start(serve_entry, cfg, (int)cfg->timeout_s * 1000 + SERVE_UNDO_MS, &m, f);
 
 	if (r < 0) {
 		if (m.id >= 0)

@@ -10,9 +10,6 @@
 #include "target/target.h"
 #include "util/fs.h"
 
-/* on top of the deadline: a server that failed in time still closes what it opened */
-#define UNDO_GRACE_MS 20000
-
 static int read_record(const struct dev_view *v, struct record *ret, struct fail *f)
 {
 	int r = rec_load(v->id, ret);
@@ -97,7 +94,7 @@ int revive_serve(const struct record *rec, enum serve_how how, bool foreground, 
 
 	if (foreground)
 		return serve_again(rec, how, -1);
-	r = daemon_start(serve_entry, &j, (int)rec->cfg.timeout_s * 1000 + UNDO_GRACE_MS, &m, f);
+	r = daemon_start(serve_entry, &j, (int)rec->cfg.timeout_s * 1000 + SERVE_UNDO_MS, &m, f);
 	if (!r && *m.text)
 		msg_warn("%s", m.text);
 	return r;

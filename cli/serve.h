@@ -26,7 +26,10 @@ enum serve_how {
 /* Error of serve_again(SERVE_START): the driver takes no second server for a device without a disk. */
 #define SERVE_NO_SECOND 1003
 
-/* Pause and limit of the waits for nodes in /dev. */
+/* On top of its deadline: a server that failed in time still takes back what it did. */
+#define SERVE_UNDO_MS 20000
+
+/* Pause of the waits for nodes in /dev, and for the driver. */
 #define SERVE_POLL_MS 5
 
 /*

@@ -185,10 +185,3 @@ int srv_threads(pid_t pid, int id, struct srv_thread **ret, size_t *ret_count)
 	*ret_count = n;
 	return 0;
 }
-
-bool srv_serves(unsigned int threads, unsigned int queues, unsigned int t, unsigned int q)
-{
-	unsigned int n = threads < queues ? threads : queues;
-
-	return n && t % n == q % n;
-}

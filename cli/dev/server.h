@@ -35,7 +35,5 @@ struct srv_thread {
 int srv_read(pid_t pid, struct srv_proc *ret);
 /* The I/O threads of device id in process pid, by index; malloc()ed, none is no error. */
 int srv_threads(pid_t pid, int id, struct srv_thread **ret, size_t *ret_count);
-/* Does I/O thread t serve queue q of a device with so many of both? As the engine deals them out. */
-bool srv_serves(unsigned int threads, unsigned int queues, unsigned int t, unsigned int q);
 
 #endif

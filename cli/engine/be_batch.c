@@ -37,8 +37,7 @@ struct batch_q {
 	uint8_t *bufs;
 	unsigned int nr_bufs; /* a power of two */
 	unsigned int pos[8];  /* bytes of each buffer already used */
-	bool fetching;
-	bool refetch; /* the FETCH ended for want of buffers */
+	bool refetch;	      /* the FETCH ended for want of buffers */
 	/* results go out here: one is filled while the other is with the kernel */
 	struct commit commit[2];
 	unsigned int fill;
@@ -194,7 +193,6 @@ static int put_fetch(struct q *q)
 	sqe->rw_flags = ABI_URING_CMD_MULTISHOT;
 	cmd = q_cmd_area(sqe);
 	*cmd = (struct ublk_batch_io){ .q_id = q->id, .elem_bytes = TAG_BYTES };
-	b->fetching = true;
 	b->refetch = false;
 	q->thr->live++;
 	return 0;
@@ -286,7 +284,6 @@ static void fetch_done(struct q *q, const struct io_uring_cqe *cqe)
 		take_tags(q, cqe);
 	if (cqe->flags & IORING_CQE_F_MORE)
 		return;
-	b->fetching = false;
 	if (q->thr->live) /* 0: the thread is leaving anyway */
 		q->thr->live--;
 	if (cqe->res == UBLK_IO_RES_ABORT)

@@ -7,6 +7,7 @@
 #include <string.h>
 #include <sys/eventfd.h>
 #include <sys/mman.h>
+#include <sys/resource.h>
 #include <unistd.h>
 
 #include "engine/engine_int.h"
@@ -61,6 +62,19 @@ static size_t desc_map_len(unsigned int depth)
 	return num_round_up(depth * sizeof(struct ublksrv_io_desc), (uint64_t)sysconf(_SC_PAGESIZE));
 }
 
+/* The limit counts for users other than root. */
+static int cannot_lock(size_t bytes, int err, struct fail *f)
+{
+	struct rlimit now;
+
+	if (getrlimit(RLIMIT_MEMLOCK, &now) < 0 || now.rlim_cur == RLIM_INFINITY)
+		return fail_errno(f, err, "cannot lock %zu MiB of I/O buffers per queue", bytes >> 20);
+	return fail_errno(
+		f, err,
+		"cannot lock %zu MiB of I/O buffers per queue, the limit is %llu KiB (RLIMIT_MEMLOCK)",
+		bytes >> 20, (unsigned long long)now.rlim_cur >> 10);
+}
+
 /* Descriptors of a queue; the driver spaces the queues as if each had the largest depth. */
 static int hw_map(struct eng *e, struct q_hw *hw, struct fail *f)
 {
@@ -78,8 +92,7 @@ static int hw_map(struct eng *e, struct q_hw *hw, struct fail *f)
 	if (mode->server_buf) {
 		r = iobuf_alloc(e->cfg.depth, e->cfg.max_io, e->cfg.lock_bufs, &p);
 		if (r < 0 && e->cfg.lock_bufs)
-			return fail_errno(f, -r, "cannot lock %zu MiB of I/O buffers per queue",
-					  e->cfg.depth * e->cfg.max_io >> 20);
+			return cannot_lock(e->cfg.depth * e->cfg.max_io, -r, f);
 		if (r < 0)
 			return r;
 		hw->buf = p;
@@ -98,17 +111,6 @@ static void hw_unmap(struct eng *e, struct q_hw *hw)
 		munmap((void *)hw->desc, hw->desc_len);
 	iobuf_free(hw->buf, e->cfg.depth, e->cfg.max_io);
 	free(hw->tag_priv);
-}
-
-/*
- * Queue q belongs to thread t when both are the same modulo the smaller of the two numbers:
- * each thread has one or more queues, or each queue one or more threads.
- */
-static bool serves(const struct eng *e, unsigned int t, unsigned int q)
-{
-	unsigned int n = e->cfg.threads < e->cfg.queues ? e->cfg.threads : e->cfg.queues;
-
-	return t % n == q % n;
 }
 
 /* One block for each queue of each thread. */
@@ -165,7 +167,7 @@ static int thr_add_queues(struct eng *e, struct q_thr *t)
 	for (unsigned int i = 0; i < e->cfg.queues; i++) {
 		struct q_hw *hw = &e->hw[i];
 
-		if (!serves(e, t->index, i))
+		if (!cfg_serves(e->cfg.threads, e->cfg.queues, t->index, i))
 			continue;
 		t->qs[n] = (struct q){
 			.thr = t,

@@ -126,7 +126,6 @@ static int32_t fallback_end(struct q *q, uint16_t tag, const struct ublksrv_io_d
 static const struct iobuf_mode modes[] = {
 	[DATA_COPY] = {
 		.name = "copy",
-		.summary = "the driver copies between request and server buffer",
 		.server_buf = true,
 		.commit_addr = true,
 		.fetch_addr = true,
@@ -136,7 +135,6 @@ static const struct iobuf_mode modes[] = {
 	},
 	[DATA_GET_DATA] = {
 		.name = "get-data",
-		.summary = "as copy, write data only when the server asks for it",
 		.flags = UBLK_F_NEED_GET_DATA,
 		.server_buf = true,
 		.commit_addr = true,
@@ -148,7 +146,6 @@ static const struct iobuf_mode modes[] = {
 	},
 	[DATA_USER_COPY] = {
 		.name = "user-copy",
-		.summary = "the server copies with pread and pwrite",
 		.flags = UBLK_F_USER_COPY,
 		.server_buf = true,
 		.begin = user_begin,
@@ -156,7 +153,6 @@ static const struct iobuf_mode modes[] = {
 	},
 	[DATA_ZERO_COPY] = {
 		.name = "zero-copy",
-		.summary = "request pages as fixed buffers, registered by the server",
 		.flags = UBLK_F_SUPPORT_ZERO_COPY,
 		.request_buf = true,
 		.begin = reg_begin,
@@ -164,7 +160,6 @@ static const struct iobuf_mode modes[] = {
 	},
 	[DATA_AUTO_ZC] = {
 		.name = "auto-zc",
-		.summary = "request pages as fixed buffers, registered by the driver",
 		.flags = UBLK_F_AUTO_BUF_REG,
 		.request_buf = true,
 		.auto_reg = true,
@@ -174,7 +169,6 @@ static const struct iobuf_mode modes[] = {
 	},
 	[DATA_AUTO_ZC_FALLBACK] = {
 		.name = "auto-zc-fallback",
-		.summary = "as auto-zc, by the server where the driver could not",
 		.flags = UBLK_F_AUTO_BUF_REG | UBLK_F_SUPPORT_ZERO_COPY,
 		.request_buf = true,
 		.auto_reg = true,

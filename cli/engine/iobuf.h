@@ -17,7 +17,6 @@ struct ublksrv_io_desc;
 
 struct iobuf_mode {
 	const char *name;
-	const char *summary;
 	uint64_t flags;	  /* UBLK_F_… that select it */
 	bool server_buf;  /* each tag has a buffer of max_io bytes in the server */
 	bool commit_addr; /* commits carry its address: the driver copies */

@@ -140,7 +140,7 @@ static bool serves(const struct show *s, const struct srv_thread *t, unsigned in
 	unsigned int threads =
 		s->view->threads > 0 ? (unsigned int)s->view->threads : (unsigned int)s->nr_threads;
 
-	return t->index >= 0 && srv_serves(threads, s->nr_queues, (unsigned int)t->index, q);
+	return t->index >= 0 && cfg_serves(threads, s->nr_queues, (unsigned int)t->index, q);
 }
 
 static struct json_object *queue(const struct show *s, unsigned int q, const cpu_set_t *own)

@@ -6,9 +6,12 @@ ublkctl() {
 	"$PWD/${BUILD:-build}/ublkctl" "$@"
 }
 
-# Kernels from 7.0 on have the batch path.
+linux_is() { # VERSION: this one or a later one
+	[ "$(printf '%s\n' "$1" "$(uname -r)" | sort -V | head -n 1)" = "$1" ]
+}
+
 has_batch() {
-	[ "$(uname -r | cut -d. -f1)" -ge 7 ]
+	linux_is 7.0
 }
 
 needs_batch() {
@@ -103,9 +106,9 @@ teardown() {
 	return 0
 }
 
-# Kernels from 6.16 on have the zero-copy modes.
+# all of its modes, and with it what else came then: QUIESCE_DEV, UPDATE_SIZE
 has_zero_copy() {
-	[ "$(printf '%s\n' 6.16 "$(uname -r)" | sort -V | head -n 1)" = 6.16 ]
+	linux_is 6.16
 }
 
 # Can this driver serve a data mode on an I/O path?

@@ -7,6 +7,7 @@
 #include <errno.h>
 #include <string.h>
 
+#include "cfg.h"
 #include "dev/server.h"
 #include "tmpdir.h"
 
@@ -187,17 +188,17 @@ static void test_serves(void **state)
 	(void)state;
 	for (unsigned int i = 0; i < 4; i++)
 		for (unsigned int k = 0; k < 4; k++)
-			assert_int_equal(srv_serves(4, 4, i, k), i == k);
+			assert_int_equal(cfg_serves(4, 4, i, k), i == k);
 	/* one thread for all, all for one queue */
-	assert_true(srv_serves(1, 4, 0, 3));
-	assert_true(srv_serves(4, 1, 3, 0));
+	assert_true(cfg_serves(1, 4, 0, 3));
+	assert_true(cfg_serves(4, 1, 3, 0));
 	/* two threads, four queues: 0 and 2, 1 and 3 */
-	assert_true(srv_serves(2, 4, 0, 2) && srv_serves(2, 4, 1, 3));
-	assert_false(srv_serves(2, 4, 0, 1) || srv_serves(2, 4, 1, 2));
+	assert_true(cfg_serves(2, 4, 0, 2) && cfg_serves(2, 4, 1, 3));
+	assert_false(cfg_serves(2, 4, 0, 1) || cfg_serves(2, 4, 1, 2));
 	/* five threads, two queues */
-	assert_true(srv_serves(5, 2, 4, 0) && srv_serves(5, 2, 3, 1));
-	assert_false(srv_serves(5, 2, 4, 1));
-	assert_false(srv_serves(0, 2, 0, 0));
+	assert_true(cfg_serves(5, 2, 4, 0) && cfg_serves(5, 2, 3, 1));
+	assert_false(cfg_serves(5, 2, 4, 1));
+	assert_false(cfg_serves(0, 2, 0, 0));
 }
 
 int main(void)
