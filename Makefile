@@ -40,7 +40,8 @@ SRCS := $(wildcard cli/*.c cli/*/*.c)
 OBJS := $(SRCS:%.c=$(BUILD)/%.o)
 UNIT_SRCS := $(wildcard tests/unit/test_*.c)
 UNIT_BINS := $(UNIT_SRCS:%.c=$(BUILD)/%)
-# The program with points at which a server kills itself, for tests/dev/lifecycle.bats.
+# The program with moments at which it kills itself (util/fault.h), for tests/dev/lifecycle.bats.
+FAULT_SRCS := cli/serve_steps.c cli/teardown.c
 FAULTS := $(BUILD)/ublkctl-faults
 STRESS := $(BUILD)/tests/stress/stress
 STRESS_OBJS := $(patsubst %.c,$(BUILD)/%.o,$(wildcard tests/stress/*.c))
@@ -92,16 +93,16 @@ $(STRESS): $(STRESS_OBJS)
 	$(call say,LD,$@)
 	$(Q)$(CC) $(ALL_LDFLAGS) -o $@ $^ $(PKG_LIBS)
 
-$(BUILD)/faults/serve_steps.o: cli/serve_steps.c | pkgs
+$(BUILD)/faults/%.o: %.c | pkgs
 	$(call say,CC,$< with faults)
 	@mkdir -p $(@D)
-	$(Q)$(CC) $(ALL_CFLAGS) -DSERVE_FAULTS -MMD -MP -c -o $@ $<
+	$(Q)$(CC) $(ALL_CFLAGS) -DFAULT_POINTS -MMD -MP -c -o $@ $<
 
-$(FAULTS): $(filter-out %/serve_steps.o,$(OBJS)) $(BUILD)/faults/serve_steps.o
+$(FAULTS): $(filter-out $(FAULT_SRCS:%.c=$(BUILD)/%.o),$(OBJS)) $(FAULT_SRCS:%.c=$(BUILD)/faults/%.o)
 	$(call say,LD,$@)
 	$(Q)$(CC) $(ALL_LDFLAGS) -o $@ $^ $(PKG_LIBS)
 
--include $(OBJS:.o=.d) $(wildcard $(BUILD)/faults/*.d) $(wildcard $(BUILD)/tests/*/*.d)
+-include $(OBJS:.o=.d) $(wildcard $(BUILD)/faults/*/*.d) $(wildcard $(BUILD)/tests/*/*.d)
 
 deps-build deps-demo deps-test deps-lint: deps-%:
 	@tests/deps build $*
@@ -122,8 +123,9 @@ bench: deps-test
 	$(Q)$(MAKE) --no-print-directory all
 	$(Q)BUILD=$(BUILD) tests/bench/run
 
-SHELL_FILES = tests/run tests/bench/run tests/bench/guest tests/bench/table tests/deps tests/demo tests/vm/run tests/vm/init tests/vm/*.sh .ci/run \
-	completions/generate tests/cli/trees/record $(wildcard tests/*.bats tests/*/*.bats tests/*/*.bash)
+SHELL_FILES = tests/run tests/bench/run tests/bench/guest tests/bench/table tests/deps tests/demo \
+	tests/vm/run tests/vm/uapi tests/vm/init tests/vm/*.sh .ci/run completions/generate \
+	tests/cli/trees/record $(wildcard tests/*.bats tests/*.bash tests/*/*.bats tests/*/*.bash)
 
 # It does not know the cleanup attribute; the sanitizers look for leaks.
 CPPCHECK_OFF = --suppress=memleak --suppress=resourceLeak

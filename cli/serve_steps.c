@@ -4,7 +4,6 @@
  */
 #include <errno.h>
 #include <fcntl.h>
-#include <signal.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -21,6 +20,7 @@
 #include "protect.h"
 #include "serve_int.h"
 #include "util/cleanup.h"
+#include "util/fault.h"
 #include "util/fs.h"
 #include "util/num.h"
 #include "version.h"
@@ -393,19 +393,6 @@ static int step_commit(struct server *s, struct fail *f)
 	return r < 0 ? fail_errno(f, -r, "cannot write the record of device %d", s->cfg.id) : 0;
 }
 
-/* In a test build only: as if killed at that moment, "n" with n steps done. */
-static void fault_point(unsigned int done)
-{
-#ifdef SERVE_FAULTS
-	const char *at = getenv("UBLKCTL_FAULT");
-
-	if (at && (unsigned int)atoi(at) == done)
-		kill(getpid(), SIGKILL);
-#else
-	(void)done;
-#endif
-}
-
 typedef int step_fn(struct server *, struct fail *);
 
 int serve_climb(struct server *s, struct fail *f)
@@ -419,13 +406,13 @@ int serve_climb(struct server *s, struct fail *f)
 				    step_commit },
 	};
 
-	fault_point(0);
+	fault_point("serve", 0);
 	for (unsigned int i = 0; ladders[s->how][i]; i++) {
 		int r = ladders[s->how][i](s, f);
 
 		if (r < 0)
 			return r;
-		fault_point(i + 1);
+		fault_point("serve", i + 1);
 	}
 	return 0;
 }

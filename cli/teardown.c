@@ -10,6 +10,7 @@
 #include "daemon.h"
 #include "dev/dev.h"
 #include "util/cleanup.h"
+#include "util/fault.h"
 #include "util/fs.h"
 
 #define POLL_MS 10
@@ -125,16 +126,20 @@ static int stop_and_delete(void *arg, struct fail *f)
 		return 0; /* somebody else was faster: gone is gone */
 	if (r < 0)
 		return fail_errno(f, -r, "cannot look at device %u", id);
+	fault_point("stop", 0);
 	r = t->how->keep ? mark_stopped(t, true) : 0;
 	if (r < 0)
 		return fail_errno(f, -r, "cannot write the record of device %u", id);
+	fault_point("stop", 1);
 	r = stop_disk(&c, t);
 	if (r < 0)
 		return stop_failed(t, r, f);
+	fault_point("stop", 2);
 	if (t->how->keep || is_same(&c, t) == -ESTALE)
 		return 0;
 	/* while the id is held: afterwards it can be the next device's record */
 	remove_record(t);
+	fault_point("stop", 3);
 	/*
 	 * Who has the disk open keeps the id: --force does not wait for them, nor a dead disk. For an
 	 * unprivileged device the driver knows the waiting form alone.
@@ -142,6 +147,7 @@ static int stop_and_delete(void *arg, struct fail *f)
 	r = !c.unprivileged && (t->how->no_wait || t->how->force || !t->view.has_disk) ?
 		    ctrl_del_dev_async(&c, id) :
 		    ctrl_del_dev(&c, id);
+	fault_point("stop", 4);
 	ctrl_close(&c);
 	return r < 0 && r != -ENODEV ? fail_errno(f, -r, "cannot delete device %u", id) : 0;
 }

@@ -23,8 +23,9 @@ teardown() {
 	! mountpoint -q /tmp/fill || umount /tmp/fill
 }
 
-faulty() {
-	"$PWD/${BUILD:-build}/ublkctl-faults" "$@"
+# The test build, which dies at STEP as by kill -9; what run_split has.
+dies_at() { # STEP WORD...
+	run_split env "UBLKCTL_FAULT=$1" "$PWD/${BUILD:-build}/ublkctl-faults" "${@:2}"
 }
 
 size_of() { # DEVICE
@@ -195,24 +196,21 @@ no_server() {
 }
 
 @test "kill -9 of the server at every step of add: it says so and leaves a clean machine" {
-	local step recovery words path
-	for path in $(paths); do
-		for recovery in off reissue; do
-			for step in 0 1 2 3 4 5 6 7 8; do
-				words=(-t file -f "$img" -r "$recovery" --timeout 10)
-				[ "$path" = per-io ] || words+=(-b)
-				status=0
-				err=$(UBLKCTL_FAULT=$step faulty add "${words[@]}" 2>&1) || status=$?
-				echo "$path $recovery step $step: status $status, $err"
-				[ "$status" -eq 1 ]
-				[ "$err" = "ublkctl: add: the server died before it was ready" ]
-				[ -z "$(ublkctl list --raw --noheadings)" ]
-				wait_for nothing_left
-			done
+	local step words
+	for words in "-r off" "-r reissue $(paths | sed -n 's/^batch$/-b/p')"; do
+		for step in 0 1 2 3 4 5 6 7 8; do
+			echo "$words step $step"
+			# shellcheck disable=SC2086 # words
+			dies_at "serve:$step" add -t file -f "$img" $words --timeout 10
+			[ "$status" -eq 1 ]
+			[ "$err" = "ublkctl: add: the server died before it was ready" ]
+			[ -z "$(ublkctl list --raw --noheadings)" ]
+			wait_for nothing_left
 		done
 	done
 	# with all steps done it works
-	UBLKCTL_FAULT=9 faulty add -t null
+	dies_at serve:9 add -t null
+	[ "$status" -eq 0 ]
 	ublkctl del 0
 }
 
@@ -221,9 +219,7 @@ no_server() {
 	device=$(ublkctl add -t file -f "$img" -r reissue)
 	for step in 0 1 2 3 4 5 6; do
 		kill -KILL "$(server_pid 0)"
-		status=0
-		err=$(UBLKCTL_FAULT=$step faulty recover 0 --timeout 10 2>&1) || status=$?
-		echo "step $step: status $status, $err"
+		dies_at "serve:$step" recover 0 --timeout 10
 		[ "$status" -eq 1 ]
 		[ "$err" = "ublkctl: recover: the server died before it was ready" ]
 		ublkctl recover 0
@@ -232,9 +228,65 @@ no_server() {
 	done
 }
 
-@test "kill -9 of del and of recover themselves, at any moment: a second one does it" {
+@test "kill -9 of the server at every step of start: the next start works" {
+	local step
+	device=$(ublkctl add -t file -f "$img")
+	for step in 0 1 2 3 4 5 6; do
+		ublkctl stop 0
+		dies_at "serve:$step" start 0 --timeout 10
+		[ "$status" -eq 1 ]
+		[[ $err == "ublkctl: start: the server died before it was ready"* ]]
+		# an older driver had to make the device anew, and that is what died
+		if [ ! -e /run/ublkctl/0.json ]; then
+			ublkctl del 0 --ignore-missing
+			ublkctl add -t file -f "$img" >/dev/null
+			continue
+		fi
+		ublkctl start 0 || { ublkctl stop 0 && ublkctl start 0; }
+		state_is 0 live
+		dd if="$device" of=/dev/null bs=4k count=1 iflag=direct status=none
+	done
+}
+
+@test "kill -9 of a server, del, add: the next server gets the backing" {
 	local i
-	for i in 1 3 5; do
+	for i in 1 2 3 4 5; do
+		ublkctl add -t file -f "$img" -q 4
+		kill -KILL "$(server_pid 0)"
+		ublkctl del 0
+	done
+	# one that stays keeps it
+	ublkctl add -t file -f "$img"
+	refused 5 "$img is attached already" -t file -f "$img"
+	ublkctl del 0
+}
+
+@test "kill -9 of the process that stops and deletes, at every step: a second del or stop does it" {
+	local step
+	for step in 0 1 2 3 4; do
+		ublkctl add -t file -f "$img"
+		dies_at "stop:$step" del 0
+		[ "$status" -eq 1 ]
+		[[ $err == *"the helper process died"* ]]
+		ublkctl del 0 --ignore-missing
+		wait_for nothing_left
+	done
+	for step in 0 1 2; do
+		device=$(ublkctl add -t file -f "$img")
+		dies_at "stop:$step" stop 0
+		[ "$status" -eq 1 ]
+		ublkctl stop 0
+		[ ! -e "$device" ]
+		[ -z "$(ublkctl del --dead --dry-run)" ]
+		[ "$(ublkctl start 0)" = "$device" ]
+		ublkctl del 0
+		wait_for nothing_left
+	done
+}
+
+@test "kill -9 of del and of recover in the foreground: what they began is done, or a second one does it" {
+	local i
+	for i in 1 5; do
 		device=$(ublkctl add -t file -f "$img" -r reissue)
 		"$PWD/${BUILD:-build}/ublkctl" del 0 2>/dev/null 3>&- &
 		pid=$!
@@ -252,7 +304,7 @@ no_server() {
 		kill -KILL "$pid" || true
 		wait "$pid" || true
 		# by the first one's server, or by a second
-		ublkctl recover 0 || state_is 0 live
+		state_is 0 live || ublkctl recover 0 || wait_for state_is 0 live
 		dd if="$device" of=/dev/null bs=4k count=1 iflag=direct status=none
 		ublkctl del 0
 	done
