@@ -1,28 +1,10 @@
 #!/usr/bin/env bats
-# The JSON of list and feature against tests/cli/schema.json, which pins keys and types. A key can be
-# added there; what is there stays. "?" behind a type: null where nothing is known.
+# The JSON of recorded trees against tests/schema.json; that of a real driver is in tests/dev/schema.bats.
 #
 # shellcheck disable=SC2154,SC2016 # set by bats and common.bash; expanded elsewhere
 
 load common
-
-golden=tests/cli/schema.json
-
-# jq: true if the document has exactly the keys and types that the golden file has for a command.
-check='
-	def kind: if type == "number" then (if floor == . then "integer" else "number" end) else type end;
-	def fits($want): . == ($want | rtrimstr("?")) or (. == "null" and ($want | endswith("?")));
-	def object_fits($want): (keys == ($want | keys)) and
-		(. as $o | all($want | keys[]; . as $k | $o[$k] | kind | fits($want[$k])));
-	$golden[0] as $g | $g[$command] as $want |
-	object_fits($want.top) and (.ublkctl | object_fits($want.ublkctl)) and
-	.ublkctl.schema == $g.schema and .ublkctl.version == $version and
-	all(.[$want.top | keys[] | select($want.top[.] == "array")][]; object_fits($want.array))'
-
-fits() { # COMMAND, JSON on stdin
-	jq -e --slurpfile golden "$golden" --arg command "$1" \
-		--arg version "$(ublkctl --version | sed -n '1s/^ublkctl //p')" "$check"
-}
+load ../schema
 
 @test "list --json has the pinned keys and types, whatever the device is" {
 	for name in mixed idle; do
@@ -68,10 +50,4 @@ fits() { # COMMAND, JSON on stdin
 		# shellcheck disable=SC2086 # words
 		[ "$(json $words)" = "$(json)" ]
 	done
-}
-
-@test "feature --json has the pinned keys and types" {
-	[ -w /dev/ublk-control ] || skip "no ublk driver here, or not root"
-	ublkctl feature --json | fits feature
-	ublkctl feature --json | jq -e '.mask | test("^0x[0-9a-f]+$")'
 }

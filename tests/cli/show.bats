@@ -5,8 +5,7 @@
 # shellcheck disable=SC2154,SC2016 # set by bats and common.bash; expanded elsewhere
 
 load common
-
-golden=tests/cli/schema.json
+load ../schema
 
 shown() { # ID
 	ublkctl show "$1" --json 2>/dev/null
@@ -15,12 +14,10 @@ shown() { # ID
 @test "show --json has the pinned keys: those of list, then its own" {
 	tree mixed
 	for id in 0 1 2 10; do
+		shown "$id" | fits show
 		shown "$id" | jq -e --slurpfile g "$golden" --argjson l "$(json "$id")" '
-			def fits($want): type as $t | ($t == ($want | rtrimstr("?"))) or
-				($t == "null" and ($want | endswith("?")));
 			(keys_unsorted == ($g[0].show.top | keys_unsorted)) and
 			(.device | keys_unsorted) == (($g[0].list.array + $g[0].show.device) | keys_unsorted) and
-			(.device as $d | all($g[0].show.device | to_entries[]; . as $e | $d[$e.key] | fits($e.value))) and
 			(.device | with_entries(select(.key as $k | $l.devices[0] | has($k)))) == $l.devices[0] and
 			.ublkctl == $l.ublkctl'
 	done

@@ -40,9 +40,6 @@ bench_ended_by() { # STATUS
 		all(.results[]; (.batch_ratio != null) == .batch)' <<<"$output"
 	jq -e '[.results[].data_mode] | unique == ["copy", "user-copy"]' <<<"$output"
 	jq -e '.workload | .ios == 2000 and .seconds == null and .rw == "read" and .block_size == 4096' <<<"$output"
-	# the schema is pinned
-	jq -e --slurpfile g tests/cli/schema.json 'all(.results[]; keys == ($g[0].bench.array | keys)) and
-		keys == ($g[0].bench.top | keys)' <<<"$output"
 	nothing_left
 }
 
@@ -129,8 +126,8 @@ bench_ended_by() { # STATUS
 }
 
 @test "--plot without gnuplot: status 3, nothing is made" {
-	command -v gnuplot >/dev/null && skip "gnuplot is installed"
-	run_split ublkctl bench --plot "$BATS_TEST_TMPDIR/x.svg"
+	# a PATH with nothing in it but what the program itself is
+	run_split env PATH="$BATS_TEST_TMPDIR" "$PWD/${BUILD:-build}/ublkctl" bench --plot "$BATS_TEST_TMPDIR/x.svg"
 	[ "$status" -eq 3 ]
 	[[ $err == *gnuplot* ]]
 	nothing_left
@@ -139,7 +136,7 @@ bench_ended_by() { # STATUS
 @test "--plot: a line for each mode, a column for each path, the baseline across" {
 	local bin=$BATS_TEST_TMPDIR/bin img=$BATS_TEST_TMPDIR/img
 	mkdir "$bin"
-	printf '#!/bin/sh\ncat >"%s/script"\n' "$BATS_TEST_TMPDIR" >"$bin/gnuplot"
+	printf '#!/bin/sh\ntee "%s/script" | %s\n' "$BATS_TEST_TMPDIR" "$(command -v gnuplot)" >"$bin/gnuplot"
 	chmod +x "$bin/gnuplot"
 	truncate -s 1M "$img"
 	modprobe loop
@@ -153,6 +150,10 @@ bench_ended_by() { # STATUS
 	grep -qE '^"copy" [0-9]+ ([0-9]+|NaN)$' "$BATS_TEST_TMPDIR/script"
 	grep -qE '^"get-data" [0-9]+ NaN$' "$BATS_TEST_TMPDIR/script"
 	grep -qE ", [0-9]+ with lines title '$img'\$" "$BATS_TEST_TMPDIR/script"
+	[ -z "$err" ]
+	for name in '<svg' per-I/O batch copy get-data 'requests per second' "$img"; do
+		grep -qF "$name" "it's.svg"
+	done
 	printf '#!/bin/sh\nexit 1\n' >"$bin/gnuplot"
 	PATH=$bin:$PATH run_split ublkctl bench --ios 200 --repeat 1 --modes copy:per-io --plot x.png
 	[ "$status" -eq 1 ]

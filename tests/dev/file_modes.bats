@@ -15,7 +15,7 @@ setup() {
 }
 
 mode_of() { # ID
-	ublkctl list "$1" --json | jq -r .devices[0].data_mode
+	column "$1" MODE
 }
 
 @test "every mode that the driver has is taken as asked for, also by its short form" {

@@ -4,7 +4,6 @@
  */
 #include "unit.h"
 
-#include <dirent.h>
 #include <errno.h>
 #include <json-c/json.h>
 #include <sys/wait.h>
@@ -61,20 +60,6 @@ static int teardown(void **state)
 	return 0;
 }
 
-/* Number of files of any name but those that start with skip. */
-static int count_files(int dir)
-{
-	int fd = openat(dir, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC), n = 0;
-	DIR *d = fdopendir(fd);
-	struct dirent *e;
-
-	assert_non_null(d);
-	while ((e = readdir(d)))
-		n += strcmp(e->d_name, ".") && strcmp(e->d_name, "..");
-	closedir(d);
-	return n;
-}
-
 static void assert_same(const struct record *a, const struct record *b)
 {
 	assert_int_equal(a->cfg.id, b->cfg.id);
@@ -118,7 +103,7 @@ static void test_round_trip(void **state)
 	assert_same(&in, &out);
 
 	/* one file of a fixed name, readable by all, whatever the umask */
-	assert_int_equal(count_files(c->dir), 1);
+	assert_int_equal(tmpdir_count(c->dir), 1);
 	umask(077);
 	assert_int_equal(rec_write(c->dir, &in), 0);
 	umask(022);
@@ -466,26 +451,6 @@ static void test_owner(void **state)
 	assert_int_equal(read_as(c, 54321, 0), 0);
 }
 
-static void test_remove(void **state)
-{
-	struct ctx *c = *state;
-	struct record out;
-
-	assert_int_equal(rec_remove(c->dir, 7, sample.cookie), 0); /* none: no error */
-	assert_int_equal(rec_write(c->dir, &sample), 0);
-	assert_int_equal(rec_remove(c->dir, 7, sample.cookie ^ 1), 0);
-	assert_int_equal(rec_remove(c->dir, 7, 0), 0);
-	assert_int_equal(rec_remove(c->dir, 8, sample.cookie), 0);
-	assert_int_equal(rec_read(c->dir, 7, &out), 0); /* another device's record stays */
-	assert_int_equal(rec_remove(c->dir, 7, sample.cookie), 0);
-	assert_int_equal(rec_read(c->dir, 7, &out), -ENOENT);
-	assert_int_equal(count_files(c->dir), 0);
-	/* nothing that cannot be read is taken away */
-	tmpdir_put(c->dir, "7.json", "x", 1);
-	assert_int_equal(rec_remove(c->dir, 7, sample.cookie), -EPROTO);
-	assert_int_equal(count_files(c->dir), 1);
-}
-
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -500,7 +465,6 @@ int main(void)
 		cmocka_unit_test_setup_teardown(test_too_large_and_deep, setup, teardown),
 		cmocka_unit_test_setup_teardown(test_wrong_kind_of_file, setup, teardown),
 		cmocka_unit_test_setup_teardown(test_owner, setup, teardown),
-		cmocka_unit_test_setup_teardown(test_remove, setup, teardown),
 	};
 
 	umask(022);

@@ -387,9 +387,33 @@ static void test_start_time_of_odd_names(void **state)
 
 #define TEST(fn) cmocka_unit_test_setup_teardown(fn, setup, teardown)
 
+static void test_remove(void **state)
+{
+	const struct record r = numbered(7);
+	struct record out;
+	int dir = open_root();
+
+	(void)state;
+	assert_int_equal(rec_remove(dir, 7, r.cookie), 0); /* none: no error */
+	assert_int_equal(rec_write(dir, &r), 0);
+	assert_int_equal(rec_remove(dir, 7, r.cookie ^ 1), 0);
+	assert_int_equal(rec_remove(dir, 7, 0), 0);
+	assert_int_equal(rec_remove(dir, 8, r.cookie), 0);
+	assert_int_equal(rec_read(dir, 7, &out), 0); /* another device's record stays */
+	assert_int_equal(rec_remove(dir, 7, r.cookie), 0);
+	assert_int_equal(rec_read(dir, 7, &out), -ENOENT);
+	assert_int_equal(tmpdir_count(dir), 0);
+	/* nothing that cannot be read is taken away */
+	tmpdir_put(dir, "7.json", "x", 1);
+	assert_int_equal(rec_remove(dir, 7, r.cookie), -EPROTO);
+	assert_int_equal(tmpdir_count(dir), 1);
+	close(dir);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
+		cmocka_unit_test_setup_teardown(test_remove, setup, teardown),
 		TEST(test_concurrent_writers),
 		TEST(test_leftover_temporary),
 		TEST(test_full_disk),

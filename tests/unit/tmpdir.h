@@ -5,6 +5,7 @@
 #ifndef UNIT_TMPDIR_H
 #define UNIT_TMPDIR_H
 
+#include <dirent.h>
 #include <fcntl.h>
 #include <ftw.h>
 #include <stdlib.h>
@@ -47,6 +48,20 @@ static inline void tmpdir_put(int dirfd, const char *name, const void *text, siz
 	assert_true(write(fd, text, len) == (ssize_t)len);
 	assert_int_equal(fchmod(fd, 0644), 0);
 	close(fd);
+}
+
+/* Number of files in dirfd, of any name. */
+static inline int tmpdir_count(int dirfd)
+{
+	int fd = openat(dirfd, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC), n = 0;
+	DIR *d = fdopendir(fd);
+	struct dirent *e;
+
+	assert_non_null(d);
+	while ((e = readdir(d)))
+		n += strcmp(e->d_name, ".") && strcmp(e->d_name, "..");
+	closedir(d);
+	return n;
 }
 
 #endif

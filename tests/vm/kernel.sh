@@ -10,6 +10,8 @@
 # finds the modules), kernel_home (the cached directory, empty for a kernel given as a path).
 #
 # shellcheck disable=SC2034,SC2154 # shares variables with tests/vm/run
+# shellcheck source-path=SCRIPTDIR source=apt.sh disable=SC1091
+. "${BASH_SOURCE[0]%/*}/apt.sh"
 
 readonly kernel_suites="trixie-backports trixie"
 
@@ -38,78 +40,32 @@ kernel_cached() { # SPEC: prints the release that SPEC stands for, if it is in t
 	[ -n "$release" ] && [ -e "$cache/kernels/$release/vmlinuz" ] && printf '%s\n' "$release"
 }
 
-# Address of a Debian mirror as this machine's own apt uses it. The package lists may be absent (in
-# a fresh container image), then only the addresses of an update say it.
-kernel_mirror() {
-	if [ -n "${UBLKCTL_VM_MIRROR:-}" ]; then
-		printf '%s\n' "$UBLKCTL_VM_MIRROR"
-		return
-	fi
-	{
-		# shellcheck disable=SC2016 # apt fills these in
-		apt-get indextargets --format '$(ORIGIN) $(CODENAME) $(REPO_URI)' 'Created-By: Packages'
-		apt-get update --print-uris 2>/dev/null |
-			sed -n "s,^'\([^']*/debian/*\)/dists/\([a-z]*\)/InRelease'.*,Debian \2 \1,p"
-	} | awk '$1 == "Debian" && $2 !~ /-/ && $3 !~ /security/ { print $3; exit }'
-}
-
-# A private apt, with its own sources, lists and cache below $work; as the caller, without _apt.
-kernel_apt() { # PROGRAM ARG...
-	local program=$1
-	shift
-	"$program" -o Dir::State="$work/apt" -o Dir::State::Lists="$work/apt/lists" \
-		-o Dir::State::status="$work/apt/status" -o Dir::Cache="$work/apt/cache" \
-		-o Dir::Etc::sourcelist="$work/apt/sources.list" -o Dir::Etc::sourceparts=/dev/null \
-		-o APT::Architecture=amd64 -o APT::Architectures=amd64 -o APT::Sandbox::User= \
-		-o Acquire::Languages=none -o Debug::NoLocking=1 -o Acquire::Retries=3 "$@"
-}
-
-kernel_apt_lists() { # SUITE...
-	local mirror keys=/usr/share/keyrings/debian-archive-keyring.gpg suite
-	mirror=$(kernel_mirror)
-	[ -n "$mirror" ] || die "no Debian mirror is configured in apt; set UBLKCTL_VM_MIRROR"
-	[ -r "$keys" ] || die "$keys is missing (package debian-archive-keyring)"
-	mkdir -p "$work/apt/lists/partial" "$work/apt/cache/archives/partial"
-	: >"$work/apt/status"
-	for suite in "$@"; do
-		printf 'deb [signed-by=%s] %s %s main\n' "$keys" "$mirror" "$suite"
-	done >"$work/apt/sources.list"
-	kernel_apt apt-get -qq update >"$work/log" 2>&1 ||
-		die "cannot fetch the package lists of $*: $(grep -m 1 '^[EW]:' "$work/log")"
-}
-
-kernel_depends() { # PACKAGE: its dependencies by name, one a line; fails when it cannot be fetched
-	kernel_apt apt-cache show --no-all-versions "$1" 2>/dev/null >"$work/show"
-	[ -s "$work/show" ] || return 1
-	sed -n '/^Depends: /{s///;s/ *([^)]*)//g;s/[,|] */\n/g;p;q}' "$work/show" | sed 's/ *$//'
-}
-
 # A kernel is one package, since 6.19 an empty one that needs linux-binary- and linux-modules-. It can
 # still be listed when one of these is gone already: then there is no such kernel. linux-base-, which
 # has the list of what is built in, can be done without.
 kernel_packages() { # RELEASE: prints the names of all of them
 	local release=$1 name names
-	names=$(kernel_depends "linux-image-$release") || return 1
+	names=$(apt_depends "linux-image-$release") || return 1
 	printf '%s\n' "linux-image-$release"
 	if grep -qxF "linux-binary-$release" <<<"$names"; then
 		for name in binary modules; do
-			kernel_depends "linux-$name-$release" >/dev/null || return 1
+			apt_depends "linux-$name-$release" >/dev/null || return 1
 			printf '%s\n' "linux-$name-$release"
 		done
 	fi
-	! kernel_depends "linux-base-$release" >/dev/null || printf '%s\n' "linux-base-$release"
+	! apt_depends "linux-base-$release" >/dev/null || printf '%s\n' "linux-base-$release"
 }
 
 kernel_candidates() { # SPEC: prints the releases that the lists offer for SPEC, newest first
 	local spec=$1
 	case $spec in
 	[0-9]*)
-		kernel_apt apt-cache pkgnames "linux-image-$spec" | sed 's/^linux-image-//' |
+		apt_with apt-cache pkgnames "linux-image-$spec" | sed 's/^linux-image-//' |
 			awk -v v="$spec" 'index($0, v) == 1 && substr($0, length(v) + 1, 1) ~ /^[.+-]?$/' |
 			grep -E '^[0-9].*[0-9]-amd64$' | sort -rV
 		;;
 	*)
-		kernel_depends linux-image-amd64 | sed -n 's/^linux-image-\([0-9]\)/\1/p'
+		apt_depends linux-image-amd64 | sed -n 's/^linux-image-\([0-9]\)/\1/p'
 		;;
 	esac
 }
@@ -164,7 +120,7 @@ kernel_fetch() { # SPEC: fetches it into the cache and prints its release
 	say "fetching kernel $spec"
 	[[ $spec != [0-9]* ]] || suites=$kernel_suites
 	# shellcheck disable=SC2086 # a list of words
-	kernel_apt_lists $suites
+	apt_lists $suites
 	for release in $(kernel_candidates "$spec"); do
 		packages=$(kernel_packages "$release") && break
 		packages=''
@@ -172,11 +128,11 @@ kernel_fetch() { # SPEC: fetches it into the cache and prints its release
 	[ -n "${packages:-}" ] || die "no kernel $spec among the packages of $suites"
 	if [ ! -e "$cache/kernels/$release/vmlinuz" ]; then
 		# shellcheck disable=SC2086
-		size=$(kernel_apt apt-cache show --no-all-versions $packages |
+		size=$(apt_with apt-cache show --no-all-versions $packages |
 			awk '/^Size: / { s += $2 } END { printf "%d", s / 1000000 }')
 		say "downloading Linux $release ($size MB)"
 		# shellcheck disable=SC2086
-		(cd "$work" && kernel_apt apt-get -qq download $packages) >"$work/log" 2>&1 ||
+		(cd "$work" && apt_with apt-get -qq download $packages) >"$work/log" 2>&1 ||
 			die "cannot download Linux $release: $(grep -m 1 '^[EW]:' "$work/log")"
 		kernel_unpack "$release"
 		mkdir -p "$cache/kernels"
