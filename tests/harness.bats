@@ -269,6 +269,29 @@ tap() { # STATUS TEXT
 	[[ ${lines[-1]} == *" passed, 1 failed, 0 skipped" ]]
 }
 
+@test "run: dev beside other groups, one sum; a runner that dies is a failure" {
+	local top=$BATS_TEST_TMPDIR/top
+	mkdir -p "$top"/tests/{vm,cli,dev}
+	cp tests/run "$top/tests"
+	printf '#!/bin/bash\nwhile [ "$1" != -- ]; do shift; done; shift; exec "$@"\n' >"$top/tests/vm/run"
+	chmod +x "$top/tests/vm/run"
+	printf '@test "c" { true; }\n@test "d" { skip so; }\n' >"$top/tests/cli/c.bats"
+	printf '@test "v" { true; }\n@test "w" { false; }\n' >"$top/tests/dev/v.bats"
+	export UBLKCTL_TEST_TIMEOUT=4
+	run "$top/tests/run" dev cli dev-6.12
+	printf '%s\n' "$output"
+	[ "$status" = 1 ]
+	[ "${lines[-1]}" = "3 passed, 2 failed, 1 skipped" ]
+	[[ $output == *"FAIL dev-6.12: w"*"FAIL dev: w"*"dev: 1 passed, 1 failed, 0 skipped in "* ]]
+	[ "$(grep -c 'passed, .* failed, .* skipped$' <<<"$output")" = 1 ]
+	# shellcheck disable=SC2016 # for another shell
+	printf '#!/bin/bash\nkill -KILL $(ps -o ppid= -p $$)\n' >"$top/tests/vm/run"
+	run "$top/tests/run" cli dev
+	[ "$status" = 1 ]
+	[[ $output == *"FAIL dev: its runner died"* ]]
+	[ "${lines[-1]}" = "1 passed, 1 failed, 1 skipped" ]
+}
+
 @test "run: wrong usage is 2" {
 	run -2 tests/run
 	run -2 tests/run --frobnicate unit

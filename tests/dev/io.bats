@@ -49,25 +49,6 @@ check_shape() {
 	check_shape "yes 1 1 2" -b -d 1 -q 1
 }
 
-@test "reads return zeros, also right after writes of random data" {
-	for path in $(paths); do
-		d=$(add_on "$path" -t null -d 8 -q 1 -s 256M)
-		for bs in 4k 64k 512k; do
-			dd if=/dev/urandom of="$d" bs=$bs count=32 oflag=direct 2>/dev/null
-			cmp -n 33554432 "$d" /dev/zero
-			# mixed at the same time, on the same tags
-			fio --name=w --filename="$d" --rw=randwrite --bs=$bs --iodepth=8 --ioengine=io_uring \
-				--direct=1 --number_ios=500 --refill_buffers=1 >/dev/null 3>&- &
-			writer=$!
-			for _ in 1 2; do
-				dd if="$d" bs=$bs count=32 iflag=direct 2>/dev/null | cmp -n $((32 * $(numfmt --from=iec "${bs^^}"))) - /dev/zero
-			done
-			wait "$writer"
-		done
-		ublkctl del "$d"
-	done
-}
-
 @test "discard and write-zeroes are announced and succeed" {
 	for path in $(paths); do
 		d=$(add_on "$path" -t null -s 1G)

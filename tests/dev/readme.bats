@@ -48,6 +48,8 @@ replay() {
 			printf '%s\n' "$line"
 			eval "${line#??}" >"$BATS_TEST_TMPDIR/said" 2>&1 </dev/null
 			cat "$BATS_TEST_TMPDIR/said"
+			# who reads and types takes longer than a job takes to end
+			[[ $line != *'kill %1'* ]] || wait %1
 			;;
 		esac
 	done

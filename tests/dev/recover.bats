@@ -35,7 +35,7 @@ needs_quiesce() {
 	has_quiesce || skip "handing over needs UBLK_F_QUIESCE, Linux 6.16; this is $(uname -r)"
 }
 
-# Random writes to a device, at most 16 at a time and some 3,000 a second, so that some are left for what
+# Random writes to a device, at most 16 at a time and some 1,500 a second, so that some are left for what
 # comes; then everything that was acknowledged is read back and compared (not on a null device). It ends
 # by itself; its report is in $report.
 start_load() { # TARGET WRITES [FIO-OPTION]...
@@ -44,7 +44,7 @@ start_load() { # TARGET WRITES [FIO-OPTION]...
 	report=$BATS_TEST_TMPDIR/fio.json
 	fio --name=load --filename="$device" --rw=randwrite --bs=4k --iodepth=16 --ioengine=io_uring \
 		--direct=1 --size=32M --number_ios="$2" \
-		--thinktime=5000 --thinktime_blocks=16 \
+		--thinktime=10000 --thinktime_blocks=16 \
 		--output-format=json --output="$report" \
 		"${verify[@]}" "${@:3}" >/dev/null 2>&1 3>&- &
 	load_pid=$!
