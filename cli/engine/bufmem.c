@@ -5,7 +5,6 @@
 #include <stdint.h>
 #include <string.h>
 #include <sys/mman.h>
-#include <unistd.h>
 
 #include "util/fs.h"
 #include "util/num.h"
@@ -52,7 +51,7 @@ static int from_pool(size_t len, size_t page, struct bufmem *ret)
 		munmap(p, len);
 		return -err;
 	}
-	*ret = (struct bufmem){ .p = p, .len = len, .page = page, .huge = HUGE_RESERVED };
+	*ret = (struct bufmem){ .p = p, .len = len, .huge = HUGE_RESERVED };
 	return 0;
 }
 
@@ -111,7 +110,7 @@ static int only_reserve(void *p, size_t len)
 int bufmem_alloc(size_t len, bool lock, bool huge, struct bufmem *ret)
 {
 	const size_t page = huge ? huge_size() : 0;
-	struct bufmem m = { .len = len, .page = (size_t)sysconf(_SC_PAGESIZE) };
+	struct bufmem m = { .len = len };
 	int r;
 
 	if (huge && from_pool(len, page, ret) == 0)
@@ -122,13 +121,10 @@ int bufmem_alloc(size_t len, bool lock, bool huge, struct bufmem *ret)
 	r = reserve(m.len, huge ? page : 0, &m.p);
 	if (r < 0)
 		return r;
-	if (huge && madvise(m.p, m.len, MADV_HUGEPAGE) == 0) {
-		m.page = page;
+	if (huge && madvise(m.p, m.len, MADV_HUGEPAGE) == 0)
 		m.huge = HUGE_TRANSPARENT;
-	} else {
-		/* a huge page per touched 4 KiB would make a reserved buffer a used one */
+	else /* a huge page per touched 4 KiB would make a reserved buffer a used one */
 		madvise(m.p, m.len, MADV_NOHUGEPAGE);
-	}
 	r = lock ? lock_now(m.p, m.len) : only_reserve(m.p, m.len);
 	if (r < 0) {
 		munmap(m.p, m.len);

@@ -13,7 +13,6 @@
 struct bufmem {
 	void *p;
 	size_t len;	      /* bytes that are mapped: what was asked for or more */
-	size_t page;	      /* bytes of a page of it, as far as the kernel keeps its word */
 	enum huge_pages huge; /* what was got */
 };
 

@@ -188,7 +188,6 @@ static int thr_add_queues(struct eng *e, struct q_thr *t)
 			.desc = hw->desc,
 			.buf = hw->mem.p,
 			.buf_size = e->cfg.max_io,
-			.fix_min = hw->mem.page,
 			.tag_priv = hw->tag_priv,
 			.tgt_priv = e->cfg.tgt_priv,
 			.mode = iobuf_mode(e->cfg.mode),

@@ -44,7 +44,6 @@ struct q {
 	const struct iobuf_mode *mode;
 	int cdev;	     /* /dev/ublkcN, for system calls */
 	uint32_t *fixed_len; /* bytes of each tag's server buffer in the buffer table, or NULL */
-	size_t fix_min;	     /* bytes of it that are put there at least */
 	uint16_t buf_base;   /* first slot of the queue's tags in the ring's buffer table */
 	struct st_block *st; /* counters of this thread and queue */
 	uint64_t *since;     /* by tag: the turn in which its request came, in ns */

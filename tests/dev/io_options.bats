@@ -114,7 +114,7 @@ shown() { # POLL HUGEPAGES
 	ublkctl add -t null -q 1 --poll 10000 --hugepages --json |
 		jq -e '.devices[0] | .poll_us == 10000 and .hugepages == "transparent"'
 	ublkctl show 0 --json | jq -e '.device | .poll_us == 10000 and .hugepages == "transparent"'
-	ublkctl show 0 | grep -qE '^poll: +10000$'
+	ublkctl show 0 | grep -qE '^poll us: +10000$'
 	ublkctl show 0 | grep -qE '^hugepages: +transparent$'
 	ublkctl del 0
 }
