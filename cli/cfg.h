@@ -13,6 +13,7 @@
 
 #define CFG_ID_ANY (-1)
 #define CFG_ID_MAX 1048575     /* the driver's largest id is one below the number of minors */
+#define CFG_POLL_US_MAX 10000  /* by then a sleep has cost far less than the looking */
 #define CFG_AFFINITY_TEXT 4096 /* bytes of the longest text of affinities, with its end */
 
 enum data_mode {
@@ -34,6 +35,13 @@ enum recovery {
 
 enum io_mode { IO_AUTO, IO_DIRECT, IO_BUFFERED };
 
+/* What I/O buffers are made of; the lowest of all queues counts. */
+enum huge_pages {
+	HUGE_NONE,
+	HUGE_TRANSPARENT, /* as the kernel can give them, when they are used */
+	HUGE_RESERVED,	  /* from the pool of vm.nr_hugepages */
+};
+
 struct dev_cfg {
 	int id;		    /* CFG_ID_ANY: the driver chooses */
 	const char *target; /* name of a target, static */
@@ -49,6 +57,9 @@ struct dev_cfg {
 	bool no_partscan;
 	bool unprivileged; /* belongs to a user without CAP_SYS_ADMIN */
 	bool mlock;	   /* I/O buffers locked in memory */
+	bool hugepages;	   /* I/O buffers in huge pages, if they can be had */
+	enum huge_pages huge_got;
+	unsigned int poll_us; /* how long a thread looks for work before it sleeps, 0: not */
 	enum recovery recovery;
 	bool quiesce; /* the driver can take the device from its server */
 	enum data_mode mode;
@@ -76,6 +87,13 @@ struct dev_cfg {
 static inline const char *cfg_io_name(unsigned int n)
 {
 	static const char *const names[] = { "auto", "direct", "buffered" };
+
+	return n < sizeof(names) / sizeof(names[0]) ? names[n] : (const char *)0;
+}
+
+static inline const char *cfg_huge_name(unsigned int n)
+{
+	static const char *const names[] = { "none", "transparent", "reserved" };
 
 	return n < sizeof(names) / sizeof(names[0]) ? names[n] : (const char *)0;
 }

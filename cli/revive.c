@@ -37,8 +37,9 @@ static int fill_words(struct record *rec)
 	int mode = cfg_index(iobuf_mode_name, rec->data_mode);
 	int recovery = *rec->recovery ? cfg_index(cfg_recovery_name, rec->recovery) : RECOVERY_OFF;
 	int io = *rec->io ? cfg_index(cfg_io_name, rec->io) : IO_AUTO;
+	int huge = *rec->hugepages ? cfg_index(cfg_huge_name, rec->hugepages) : HUGE_NONE;
 
-	if (!tgt || mode < 0 || recovery < 0 || io < 0)
+	if (!tgt || mode < 0 || recovery < 0 || io < 0 || huge < 0)
 		return -EPROTO;
 	c->target = tgt->name;
 	c->mode = (enum data_mode)mode;
@@ -48,6 +49,7 @@ static int fill_words(struct record *rec)
 	c->affinity = *rec->affinity ? rec->affinity : NULL;
 	c->scheduler = *rec->scheduler ? rec->scheduler : NULL;
 	c->queue_attr = *rec->queue_attr ? rec->queue_attr : NULL;
+	c->hugepages = *rec->hugepages;
 	c->null_data = *rec->null_data ? rec->null_data : NULL;
 	c->same_backing = true;
 	return 0;

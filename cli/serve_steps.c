@@ -154,6 +154,8 @@ static void fill_record(struct server *s)
 		 s->cfg.scheduler ? s->cfg.scheduler : "");
 	snprintf(rec->queue_attr, sizeof(rec->queue_attr), "%s",
 		 s->cfg.queue_attr ? s->cfg.queue_attr : "");
+	snprintf(rec->hugepages, sizeof(rec->hugepages), "%s",
+		 s->cfg.hugepages ? cfg_huge_name(s->cfg.huge_got) : "");
 	snprintf(rec->version, sizeof(rec->version), "%s", UBLKCTL_VERSION);
 	rec->pid = getpid();
 	rec->pid_start = fs_pid_start(rec->pid);
@@ -309,6 +311,23 @@ static int get_affinity(struct server *s, cpu_set_t *sets, struct fail *f)
 	return 0;
 }
 
+/* They make nothing possible that usual pages do not: without them the device is served all the same. */
+static void note_huge_pages(struct server *s)
+{
+	if (!s->cfg.hugepages)
+		return;
+	s->cfg.huge_got = eng_huge_pages(s->eng);
+	fill_record(s);
+	if (s->cfg.huge_got != HUGE_NONE)
+		return;
+	if (iobuf_mode(s->cfg.mode)->server_buf)
+		add_warning(s,
+			    "no huge pages for I/O buffers: too few are reserved (vm.nr_hugepages), and transparent ones are off");
+	else
+		add_warning(s, "no huge pages: in the %s mode there are no I/O buffers",
+			    iobuf_mode(s->cfg.mode)->name);
+}
+
 static int step_engine(struct server *s, struct fail *f)
 {
 	_cleanup_free_ cpu_set_t *sets = calloc(s->cfg.queues, sizeof(*sets));
@@ -319,6 +338,8 @@ static int step_engine(struct server *s, struct fail *f)
 		.threads = s->cfg.threads,
 		.max_io = s->cfg.max_io,
 		.lock_bufs = s->cfg.mlock,
+		.huge_bufs = s->cfg.hugepages,
+		.poll_us = s->cfg.poll_us,
 		.batch = s->cfg.batch,
 		.mode = s->cfg.mode,
 		.tgt = s->tgt,
@@ -344,6 +365,8 @@ static int step_engine(struct server *s, struct fail *f)
 		f->err = SERVE_NO_SECOND;
 		return -SERVE_NO_SECOND;
 	}
+	if (!r)
+		note_huge_pages(s);
 	if (!r && eng_flusher_errno(s->eng))
 		add_warning(s,
 			    "I/O threads are no I/O flushers (%s): memory reclaim may wait for this device",

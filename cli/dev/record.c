@@ -43,6 +43,7 @@ static const struct field {
 	{ "force", F_BOOL, offsetof(struct record, cfg.force), 0, 1, true },
 	{ "unprivileged", F_BOOL, offsetof(struct record, cfg.unprivileged), 0, 1, true },
 	{ "mlock", F_BOOL, offsetof(struct record, cfg.mlock), 0, 1, true },
+	{ "poll_us", F_UINT, offsetof(struct record, cfg.poll_us), 0, CFG_POLL_US_MAX, true },
 	{ "stopped", F_BOOL, offsetof(struct record, stopped), 0, 1, true },
 	{ "backing_dev", F_U64, offsetof(struct record, cfg.file_dev), 0, UINT64_MAX, true },
 	{ "backing_ino", F_U64, offsetof(struct record, cfg.file_ino), 0, UINT64_MAX, true },
@@ -62,7 +63,7 @@ static const struct text {
 	{ TEXT("backing", backing), true },	  { TEXT("io", io), true },
 	{ TEXT("null_data", null_data), true },	  { TEXT("recovery", recovery), true },
 	{ TEXT("affinity", affinity), true },	  { TEXT("scheduler", scheduler), true },
-	{ TEXT("queue_attr", queue_attr), true },
+	{ TEXT("queue_attr", queue_attr), true }, { TEXT("hugepages", hugepages), true },
 };
 
 /* Where the caller's own records are, into buf[FS_PATH_MAX]. */

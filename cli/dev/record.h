@@ -26,8 +26,9 @@ struct record {
 	char affinity[CFG_AFFINITY_TEXT]; /* see dev/affinity.h */
 	char scheduler[16];		  /* see dev/qattr.h, as the next one */
 	char queue_attr[QATTR_TEXT];
-	bool stopped; /* by `stop`: no server is missed, `start` brings the disk back */
-	pid_t pid;    /* of the server, 0 while it starts */
+	char hugepages[16]; /* what was got for them, empty: they were not asked for */
+	bool stopped;	    /* by `stop`: no server is missed, `start` brings the disk back */
+	pid_t pid;	    /* of the server, 0 while it starts */
 	uint64_t pid_start;
 	uint64_t cookie;  /* also in the driver's ublksrv_flags: the same device, not only id */
 	char created[32]; /* RFC 3339 */

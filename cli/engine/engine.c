@@ -57,6 +57,16 @@ int eng_flusher_errno(const struct eng *e)
 	return e->flusher_errno;
 }
 
+enum huge_pages eng_huge_pages(const struct eng *e)
+{
+	enum huge_pages lowest = HUGE_RESERVED;
+
+	for (unsigned int i = 0; i < e->cfg.queues; i++)
+		if (e->hw[i].mem.huge < lowest)
+			lowest = e->hw[i].mem.huge;
+	return lowest;
+}
+
 static size_t desc_map_len(unsigned int depth)
 {
 	return num_round_up(depth * sizeof(struct ublksrv_io_desc), (uint64_t)sysconf(_SC_PAGESIZE));
@@ -90,12 +100,12 @@ static int hw_map(struct eng *e, struct q_hw *hw, struct fail *f)
 		return -errno;
 	hw->desc = p;
 	if (mode->server_buf) {
-		r = iobuf_alloc(e->cfg.depth, e->cfg.max_io, e->cfg.lock_bufs, &p);
+		r = bufmem_alloc(e->cfg.depth * e->cfg.max_io, e->cfg.lock_bufs, e->cfg.huge_bufs,
+				 &hw->mem);
 		if (r < 0 && e->cfg.lock_bufs)
 			return cannot_lock(e->cfg.depth * e->cfg.max_io, -r, f);
 		if (r < 0)
 			return r;
-		hw->buf = p;
 	}
 	if (e->cfg.tgt->tag_size) {
 		hw->tag_priv = calloc(e->cfg.depth, e->cfg.tgt->tag_size);
@@ -105,11 +115,11 @@ static int hw_map(struct eng *e, struct q_hw *hw, struct fail *f)
 	return 0;
 }
 
-static void hw_unmap(struct eng *e, struct q_hw *hw)
+static void hw_unmap(struct q_hw *hw)
 {
 	if (hw->desc)
 		munmap((void *)hw->desc, hw->desc_len);
-	iobuf_free(hw->buf, e->cfg.depth, e->cfg.max_io);
+	bufmem_free(&hw->mem);
 	free(hw->tag_priv);
 }
 
@@ -176,7 +186,7 @@ static int thr_add_queues(struct eng *e, struct q_thr *t)
 			.slot = (uint16_t)n,
 			.depth = (uint16_t)e->cfg.depth,
 			.desc = hw->desc,
-			.buf = hw->buf,
+			.buf = hw->mem.p,
 			.buf_size = e->cfg.max_io,
 			.tag_priv = hw->tag_priv,
 			.tgt_priv = e->cfg.tgt_priv,
@@ -221,6 +231,7 @@ static int eng_build(struct eng *e, struct fail *f)
 
 		t->eng = e;
 		t->index = i;
+		t->poll_ns = e->cfg.poll_us * 1000ULL;
 		t->be = e->cfg.batch ? &be_batch : &be_perio;
 		t->tgt = e->cfg.tgt;
 		r = thr_add_queues(e, t);
@@ -354,7 +365,7 @@ void eng_finish(struct eng *e, struct fail *f)
 		free(e->thr[i].qs);
 	}
 	for (unsigned int i = 0; e->hw && i < e->cfg.queues; i++)
-		hw_unmap(e, &e->hw[i]);
+		hw_unmap(&e->hw[i]);
 	free(e->thr);
 	free(e->hw);
 	if (e->stop_fd >= 0)

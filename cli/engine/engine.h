@@ -23,6 +23,8 @@ struct eng_cfg {
 	unsigned int queues, depth, threads; /* as granted by the driver */
 	size_t max_io;			     /* bytes of a tag's buffer */
 	bool lock_bufs;			     /* all of them touched and locked before the start */
+	bool huge_bufs;			     /* in huge pages, if they can be had */
+	unsigned int poll_us;		     /* a thread looks for work so long before it sleeps */
 	bool batch;
 	enum data_mode mode;
 	const struct tgt_ops *tgt;
@@ -50,5 +52,7 @@ int eng_leave(struct eng *e);
 void eng_finish(struct eng *e, struct fail *f);
 /* errno of PR_SET_IO_FLUSHER when a thread could not become an I/O flusher, else 0. */
 int eng_flusher_errno(const struct eng *e);
+/* What the buffers are made of; HUGE_NONE also when there are none. */
+enum huge_pages eng_huge_pages(const struct eng *e);
 
 #endif

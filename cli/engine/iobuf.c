@@ -2,7 +2,6 @@
 #include "engine/iobuf.h"
 
 #include <errno.h>
-#include <sys/mman.h>
 #include <unistd.h>
 
 #include "abi/ublk_abi.h"
@@ -186,45 +185,4 @@ const struct iobuf_mode *iobuf_mode(enum data_mode mode)
 const char *iobuf_mode_name(unsigned int n)
 {
 	return n < ARRAY_SIZE(modes) ? modes[n].name : NULL;
-}
-
-/* All there before the first request, and to stay. */
-static int lock_now(void *p, size_t len)
-{
-	if (mprotect(p, len, PROT_READ | PROT_WRITE) < 0 || mlock(p, len) < 0)
-		return -errno;
-	return 0;
-}
-
-/* Only reserved: what a process locks of its memory (mlockall) must not make it used. */
-static int only_reserve(void *p, size_t len)
-{
-	if (munlock(p, len) < 0 || mprotect(p, len, PROT_READ | PROT_WRITE) < 0)
-		return -errno;
-	/* a huge page per touched 4 KiB would make a reserved buffer a used one */
-	madvise(p, len, MADV_NOHUGEPAGE);
-	return 0;
-}
-
-int iobuf_alloc(unsigned int depth, size_t size, bool lock, void **ret)
-{
-	size_t len = depth * size;
-	void *p = mmap(NULL, len, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
-	int r;
-
-	if (p == MAP_FAILED)
-		return -errno;
-	r = lock ? lock_now(p, len) : only_reserve(p, len);
-	if (r < 0) {
-		munmap(p, len);
-		return r;
-	}
-	*ret = p;
-	return 0;
-}
-
-void iobuf_free(void *buf, unsigned int depth, size_t size)
-{
-	if (buf)
-		munmap(buf, depth * size);
 }

@@ -7,7 +7,6 @@
 #define ENGINE_IOBUF_H
 
 #include <stdbool.h>
-#include <stddef.h>
 #include <stdint.h>
 
 #include "cfg.h"
@@ -39,12 +38,5 @@ struct iobuf_mode {
 const struct iobuf_mode *iobuf_mode(enum data_mode mode);
 /* for option words: name of the n-th mode, NULL behind the last */
 const char *iobuf_mode_name(unsigned int n);
-
-/*
- * Buffers of one queue: depth × size bytes of zeros. Reserved only, no page touched until it is
- * used, or all there and locked. 0 or -errno. iobuf_free() gives them back.
- */
-int iobuf_alloc(unsigned int depth, size_t size, bool lock, void **ret);
-void iobuf_free(void *buf, unsigned int depth, size_t size);
 
 #endif

@@ -162,25 +162,66 @@ static inline bool more_to_post(const struct q_thr *t)
 	return __atomic_load_n(t->ring.sq.kflags, __ATOMIC_RELAXED) & IORING_SQ_TASKRUN;
 }
 
-static void start_turn(struct q_thr *t)
+static inline uint64_t now_ns(void)
 {
 	struct timespec ts;
 
 	clock_gettime(CLOCK_MONOTONIC, &ts);
-	t->now = (uint64_t)ts.tv_sec * 1000000000U + (uint64_t)ts.tv_nsec;
+	return (uint64_t)ts.tv_sec * 1000000000U + (uint64_t)ts.tv_nsec;
+}
+
+/* The thread sleeps until there is a completion. */
+static inline int wait_asleep(struct q_thr *t)
+{
 	t->qs[0].st->wakeups++;
+	return __builtin_expect(t->ending, 0) ? wait_ending(t) : io_uring_submit_and_wait(&t->ring, 1);
+}
+
+/* To the processor: this loop waits for a change of memory. */
+static inline void relax(void)
+{
+#if defined(__x86_64__) || defined(__i386__)
+	__builtin_ia32_pause();
+#elif defined(__aarch64__)
+	__asm__ volatile("yield");
+#endif
+}
+
+/*
+ * The thread looks for a completion before it sleeps. The tail of the completions and the flag that
+ * says that there is work which posts some are both memory: looking takes no system call.
+ */
+static int wait_polling(struct q_thr *t)
+{
+	uint64_t until;
+	int r = 0;
+
+	if (t->ending)
+		return wait_asleep(t);
+	if (io_uring_sq_ready(&t->ring))
+		r = io_uring_submit_and_get_events(&t->ring);
+	until = now_ns() + t->poll_ns;
+	while (r >= 0 && !io_uring_cq_ready(&t->ring)) {
+		if (more_to_post(t)) {
+			r = io_uring_get_events(&t->ring);
+		} else {
+			if (now_ns() >= until)
+				return wait_asleep(t);
+			relax();
+		}
+	}
+	return r;
 }
 
 /* One turn: everything that is ready is handled before the next system call. */
-static int turn(struct q_thr *t)
+static inline __attribute__((always_inline)) int turn(struct q_thr *t, int (*wait)(struct q_thr *))
 {
-	int r = __builtin_expect(t->ending, 0) ? wait_ending(t) :
-						 io_uring_submit_and_wait(&t->ring, 1);
+	int r = wait(t);
 
 	/* EBUSY and EAGAIN: completions have to be reaped first */
 	if (r < 0 && r != -EINTR && r != -EBUSY && r != -EAGAIN)
 		return r;
-	start_turn(t);
+	t->now = now_ns();
 	reap(t);
 	/* once: nobody waits long for others */
 	if (more_to_post(t)) {
@@ -197,14 +238,24 @@ static int turn(struct q_thr *t)
 	return 0;
 }
 
-static void serve_queues(struct q_thr *t)
+/* Inlined with how it waits, so that the usual way costs nothing for being one of two. */
+static inline __attribute__((always_inline)) void
+serve_turns(struct q_thr *t, int (*wait)(struct q_thr *))
 {
 	while (!t->stop && (t->live || t->busy)) {
-		int r = turn(t);
+		int r = turn(t, wait);
 
 		if (r < 0)
 			q_thr_fail(t, r, "io_uring_enter");
 	}
+}
+
+static void serve_queues(struct q_thr *t)
+{
+	if (t->poll_ns)
+		serve_turns(t, wait_polling);
+	else
+		serve_turns(t, wait_asleep);
 	/* results of the last turn */
 	io_uring_submit(&t->ring);
 }

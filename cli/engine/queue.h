@@ -14,6 +14,7 @@
 
 #include "abi/ublk_abi.h"
 #include "engine/backend.h"
+#include "engine/bufmem.h"
 #include "engine/iobuf.h"
 #include "engine/stats.h"
 #include "engine/tgt_ops.h"
@@ -27,8 +28,8 @@ struct q_hw {
 	uint16_t id;
 	const struct ublksrv_io_desc *desc; /* the driver's, mapped, by tag */
 	size_t desc_len;
-	uint8_t *buf;	/* depth × buf_size bytes, or NULL */
-	void *tag_priv; /* depth × tgt_ops.tag_size bytes, zero at start, the target's own */
+	struct bufmem mem; /* depth × buf_size bytes, or nothing */
+	void *tag_priv;	   /* depth × tgt_ops.tag_size bytes, zero at start, the target's own */
 	cpu_set_t cpus;
 	unsigned int nr_threads;
 };
@@ -86,6 +87,7 @@ struct q_thr {
 	struct q_slots slots;
 	/* set up by the engine */
 	struct eng *eng;
+	uint64_t poll_ns; /* for so long it looks for completions before it sleeps */
 	unsigned int index;
 	pthread_t tid;
 	bool started;

@@ -31,7 +31,8 @@ struct st_block {
 	uint64_t errors;
 	/* time in the server, from the turn that brought a request to the turn that gave the result */
 	uint64_t latency[ST_CLASSES];
-	uint64_t wakeups; /* turns of the thread; counted in the block of its first queue */
+	/* waits in which the thread could sleep; counted in the block of its first queue */
+	uint64_t wakeups;
 	uint64_t fetched[ST_SIZES]; /* batch path: FETCH completions by how many requests they brought */
 	uint64_t committed[ST_SIZES]; /* batch path: COMMIT commands by how many results they took */
 } __attribute__((aligned(64)));

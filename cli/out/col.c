@@ -113,6 +113,20 @@ static void get_queue_attr(const void *row, struct col_value *ret)
 	ret->text = rec_text(v, v->rec.queue_attr);
 }
 
+static void get_poll_us(const void *row, struct col_value *ret)
+{
+	const struct dev_view *v = row;
+
+	ret->num = v->has_record ? (int64_t)v->rec.cfg.poll_us : -1;
+}
+
+static void get_hugepages(const void *row, struct col_value *ret)
+{
+	const struct dev_view *v = row;
+
+	ret->text = rec_text(v, v->rec.hugepages);
+}
+
 static void get_flags(const void *row, struct col_value *ret)
 {
 	const struct dev_view *v = row;
@@ -166,6 +180,10 @@ static const struct col device_cols[] = {
 	{ "SCHEDULER", "scheduler", COL_TEXT, false, "I/O scheduler of the disk", get_scheduler },
 	{ "QUEUE-ATTR", "queue_attr", COL_TEXT, false, "queue attributes that add was asked to set",
 	  get_queue_attr },
+	{ "POLL", "poll_us", COL_NUM, false,
+	  "microseconds that threads look for work before they sleep", get_poll_us },
+	{ "HUGEPAGES", "hugepages", COL_TEXT, false, "what add --hugepages got for I/O buffers",
+	  get_hugepages },
 };
 
 const struct col *col_device(size_t *ret_count)

@@ -66,7 +66,7 @@ static const struct col stat_cols[] = {
 	  "half of the requests took no longer in the server, in ns", get_p50 },
 	{ "P99", "latency_p99_ns", COL_NUM, true, "99 of 100 took no longer, in ns", get_p99 },
 	{ "P999", "latency_p999_ns", COL_NUM, false, "999 of 1000 took no longer, in ns", get_p999 },
-	{ "WAKEUPS", "wakeups", COL_NUM, true, "turns of the I/O threads", get_wakeups },
+	{ "WAKEUPS", "wakeups", COL_NUM, true, "waits of the I/O threads for work", get_wakeups },
 	{ "FETCH-SIZES", "fetch_sizes", COL_COUNTS, false,
 	  "batch path: fetches that brought 1, 2-3, 4-7, ... requests", get_fetches },
 	{ "COMMIT-SIZES", "commit_sizes", COL_COUNTS, false,

@@ -115,7 +115,8 @@ int stat_prometheus(const struct stat_row *rows, size_t n, struct fail *f)
 	single("ublkctl_errors_total", "counter", "Requests answered with an error", rows, n,
 	       get_errors);
 	single("ublkctl_in_flight", "gauge", "Requests in the server", rows, n, get_in_flight);
-	single("ublkctl_wakeups_total", "counter", "Turns of the I/O threads", rows, n, get_wakeups);
+	single("ublkctl_wakeups_total", "counter", "Waits of the I/O threads for work", rows, n,
+	       get_wakeups);
 	latency(rows, n);
 	return fflush(stdout) || ferror(stdout) ?
 		       fail_errno(f, errno, "cannot write to standard output") :

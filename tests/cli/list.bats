@@ -28,7 +28,8 @@ unknown_0() {
 		backing: null, threads: null, recovery: null, read_only: false, io: null, offset: null,
 		block_size: 512, physical_block_size: 4096, max_io: 524288, null_data: null,
 		uid: null, gid: null, flags: null, char_device: "/dev/ublkc0", node_missing: false,
-		created: null, affinity: null, scheduler: "none", queue_attr: null }]'
+		created: null, affinity: null, scheduler: "none", queue_attr: null, poll_us: null,
+		hugepages: null }]'
 }
 
 known_0() {
@@ -52,7 +53,8 @@ known_0() {
 		backing: null, threads: 1, recovery: "off", read_only: false, io: null, offset: null,
 		block_size: 512, physical_block_size: 4096, max_io: 524288, null_data: "zeros",
 		uid: null, gid: null, flags: null, char_device: "/dev/ublkc0", node_missing: false,
-		created: $r[0].created, affinity: null, scheduler: "none", queue_attr: null }]'
+		created: $r[0].created, affinity: null, scheduler: "none", queue_attr: null, poll_us: 0,
+		hugepages: null }]'
 	json 0 | jq -e '.devices[0].created | fromdate > 1700000000'
 	json 1 | jq -e --slurpfile r "$(record 1)" '.devices == [{
 		id: 1, name: "ublkb1", device: "/dev/ublkb1", target: "null", state: "live",
@@ -60,7 +62,8 @@ known_0() {
 		backing: null, threads: 1, recovery: "off", read_only: true, io: null, offset: null,
 		block_size: 4096, physical_block_size: 8192, max_io: 1048576, null_data: "zeros",
 		uid: null, gid: null, flags: null, char_device: "/dev/ublkc1", node_missing: false,
-		created: $r[0].created, affinity: null, scheduler: "none", queue_attr: null }]'
+		created: $r[0].created, affinity: null, scheduler: "none", queue_attr: null, poll_us: 0,
+		hugepages: null }]'
 }
 
 @test "a dead device: no disk, no process; what nobody vouches for is null" {
@@ -71,7 +74,8 @@ known_0() {
 		backing: null, threads: null, recovery: null, read_only: null, io: null, offset: null,
 		block_size: null, physical_block_size: null, max_io: null, null_data: null,
 		uid: null, gid: null, flags: null, char_device: "/dev/ublkc2", node_missing: null,
-		created: null, affinity: null, scheduler: null, queue_attr: null }]'
+		created: null, affinity: null, scheduler: null, queue_attr: null, poll_us: null,
+		hugepages: null }]'
 	# what to do next is said, once
 	program list
 	[ "$status" -eq 0 ]
@@ -87,7 +91,8 @@ known_0() {
 		backing: null, threads: null, recovery: null, read_only: false, io: null, offset: null,
 		block_size: 512, physical_block_size: 4096, max_io: 524288, null_data: null,
 		uid: null, gid: null, flags: null, char_device: "/dev/ublkc10", node_missing: false,
-		created: null, affinity: null, scheduler: "mq-deadline", queue_attr: null }]'
+		created: null, affinity: null, scheduler: "mq-deadline", queue_attr: null, poll_us: null,
+		hugepages: null }]'
 }
 
 @test "without the driver's word there is one hint, and the status is 0" {

@@ -76,6 +76,7 @@ refused_for() { # TEXT COMMAND WORD...
 @test "add: numbers out of range" {
 	refused add -t null -d 0
 	refused add -t null -d 4097
+	refused add -t null --poll 10001
 	refused add -t null -q 0
 	refused add -t null -q 4097
 	refused add -t null --threads 0

@@ -87,14 +87,14 @@ nr_ops() { # KIND QUEUES
 	if ! full; then echo 2000; elif [ "$1" = ext4 ] && [ "$2" = 4 ]; then echo 10000; else echo 1000; fi
 }
 
-run_cell() { # MODE PATH KIND QUEUES
+run_cell() { # MODE PATH KIND QUEUES OPTION...
 	local backing device queues bytes unmaps
 	echo "cell: $*"
 	backing=$(<"$BATS_FILE_TMPDIR/$3")
 	queues=$(($4 < $(nproc) ? $4 : $(nproc)))
 	bytes=$((SIZE / ($(full && echo 1 || echo 4))))
 	unmaps=$(unmaps "$3" "$backing")
-	device=$(add_on "$2" -t file -f "$backing" --data-mode "$1" -q "$queues")
+	device=$(add_on "$2" -t file -f "$backing" --data-mode "$1" -q "$queues" "${@:5}")
 	ublkctl list --json >"$BATS_TEST_TMPDIR/list.json"
 	fio_verify "$device" "$bytes"
 	stress_verify "$3" "$device" "$(nr_ops "$3" "$4")" "$unmaps"
@@ -131,6 +131,34 @@ run_cells() { # MODE PATH
 @test "auto-zc, batch path" { run_cells auto-zc batch; }
 @test "auto-zc-fallback, per-I/O path" { run_cells auto-zc-fallback per-io; }
 @test "auto-zc-fallback, batch path" { run_cells auto-zc-fallback batch; }
+
+# One cell for each option that changes how I/O is served.
+option_cell() { # MODE PATH KIND QUEUES OPTION...
+	needs_mode "$1" "$2"
+	run_cell "$@"
+}
+
+@test "--poll, per-I/O path" { option_cell copy per-io loop 4 --poll 500; }
+@test "--poll, batch path" { option_cell auto-zc batch ext4 4 --poll 500; }
+@test "--hugepages, reserved ones" {
+	echo 64 >/proc/sys/vm/nr_hugepages
+	option_cell copy batch null_blk 1 --hugepages
+	[ "$(jq -r .devices[0].hugepages "$BATS_TEST_TMPDIR/list.json")" = reserved ]
+	echo 0 >/proc/sys/vm/nr_hugepages
+}
+@test "--hugepages, transparent ones" {
+	option_cell user-copy per-io xfs 4 --hugepages
+	[ "$(jq -r .devices[0].hugepages "$BATS_TEST_TMPDIR/list.json")" = transparent ]
+}
+@test "--mlock" { option_cell copy batch dm 1 --mlock -d 64; }
+@test "--affinity" { option_cell zero-copy batch loop 4 --affinity 0=1; }
+@test "--scheduler" { option_cell copy per-io ext4 1 --scheduler mq-deadline; }
+@test "--queue-attr" { option_cell auto-zc per-io null_blk 4 --queue-attr nomerges=2,rq_affinity=2,iostats=0; }
+@test "larger --max-io" { option_cell copy per-io tmpfs 1 --max-io 4M; }
+@test "all of them" {
+	option_cell copy batch xfs 4 --poll 500 --hugepages --mlock --affinity 0=1 --scheduler mq-deadline \
+		--queue-attr nomerges=2 --max-io 2M -d 32
+}
 
 @test "the stress itself: one changed byte in a write is found" {
 	disk=$(null_blk_make nullb-flaky "$SIZE" discard=0)

@@ -47,6 +47,8 @@ static const char *const device_keys[] = {
 	"affinity",
 	"scheduler",
 	"queue_attr",
+	"poll_us",
+	"hugepages",
 };
 
 static const char *const feature_keys[] = {

@@ -279,6 +279,28 @@ static void test_queue_settings(void **state)
 	assert_string_equal(out.queue_attr, "");
 }
 
+/* The same, of how its I/O is served. */
+static void test_io_settings(void **state)
+{
+	struct ctx *c = *state;
+	struct record in = sample, out;
+
+	in.cfg.poll_us = 50;
+	snprintf(in.hugepages, sizeof(in.hugepages), "transparent");
+	assert_int_equal(rec_write(c->dir, &in), 0);
+	assert_int_equal(rec_read(c->dir, 7, &out), 0);
+	assert_int_equal(out.cfg.poll_us, 50);
+	assert_string_equal(out.hugepages, "transparent");
+	put_with(c, "poll_us", NULL);
+	assert_int_equal(rec_read(c->dir, 7, &out), 0);
+	assert_int_equal(out.cfg.poll_us, 0);
+	put_with(c, "hugepages", NULL);
+	assert_int_equal(rec_read(c->dir, 7, &out), 0);
+	assert_string_equal(out.hugepages, "");
+	put_with(c, "poll_us", "10001");
+	refused(c, -EPROTO);
+}
+
 /* Newer tools may add members without a new schema. */
 static void test_unknown_member(void **state)
 {
@@ -459,6 +481,7 @@ int main(void)
 		cmocka_unit_test_setup_teardown(test_bad_members, setup, teardown),
 		cmocka_unit_test_setup_teardown(test_affinity, setup, teardown),
 		cmocka_unit_test_setup_teardown(test_queue_settings, setup, teardown),
+		cmocka_unit_test_setup_teardown(test_io_settings, setup, teardown),
 		cmocka_unit_test_setup_teardown(test_unknown_member, setup, teardown),
 		cmocka_unit_test_setup_teardown(test_garbage, setup, teardown),
 		cmocka_unit_test_setup_teardown(test_trailing_text, setup, teardown),

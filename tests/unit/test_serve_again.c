@@ -274,6 +274,42 @@ static void test_queue_settings(void **state)
 	}
 }
 
+/* How it is served comes from the record; what was got for it is written there. */
+static void test_io_settings(void **state)
+{
+	static const struct {
+		enum huge_pages got;
+		const char *text, *word;
+	} cases[] = {
+		{ HUGE_TRANSPARENT, "", "transparent" },
+		{ HUGE_NONE,
+		  "no huge pages for I/O buffers: too few are reserved (vm.nr_hugepages), and transparent ones are off",
+		  "none" },
+	};
+
+	(void)state;
+	for (size_t i = 0; i < COUNT_OF(cases); i++) {
+		struct world_run run;
+		struct daemon_msg m;
+
+		first_server(world_quiesce, " cdev close");
+		rec.cfg.hugepages = true;
+		rec.cfg.poll_us = 50;
+		world->plan.huge = cases[i].got;
+		start_next(SERVE_RECOVER, &run);
+		assert_true(world_message(&run, &m));
+		assert_int_equal(m.kind, DAEMON_READY);
+		assert_string_equal(m.text, cases[i].text);
+		assert_true(world->eng.huge_bufs);
+		assert_int_equal(world->eng.poll_us, 50);
+		read_record();
+		assert_string_equal(rec.hugepages, cases[i].word);
+		assert_int_equal(rec.cfg.poll_us, 50);
+		world_end_device();
+		world_finish(&run);
+	}
+}
+
 #define TEST(name) cmocka_unit_test_setup_teardown(name, world_setup, world_teardown)
 
 int main(void)
@@ -283,6 +319,7 @@ int main(void)
 		TEST(test_stopped),	   TEST(test_asked_to_leave),
 		TEST(test_deleted),	   TEST(test_failures),
 		TEST(test_another_device), TEST(test_queue_settings),
+		TEST(test_io_settings),
 	};
 
 	alarm(200); /* a server that hangs ends the test */

@@ -40,6 +40,7 @@ struct world_plan {
 	unsigned int queues, depth, max_io;
 	uint64_t drop_at_add, drop_at_info; /* flags that it does not grant */
 	int flusher_errno;
+	enum huge_pages huge;
 	bool no_more_files;  /* from START_DEV on, nothing can be written to a file */
 	bool caller_goes;    /* at START_DEV */
 	int signals[2];	     /* sent to the server by itself when the engine starts */

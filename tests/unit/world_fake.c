@@ -311,6 +311,12 @@ int eng_leave(struct eng *e)
 	return write(e->done_fd, "x", 1) == 1 ? 0 : -EIO;
 }
 
+enum huge_pages eng_huge_pages(const struct eng *e)
+{
+	(void)e;
+	return world->plan.huge;
+}
+
 int eng_flusher_errno(const struct eng *e)
 {
 	(void)e;
