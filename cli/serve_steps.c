@@ -356,7 +356,7 @@ static int step_engine(struct server *s, struct fail *f)
 	if (!sets)
 		return fail_errno(f, ENOMEM, "cannot start the I/O engine");
 	if (protect_memory() < 0)
-		msg_debug("the server's memory is not locked");
+		msg_warn("memory is not locked (RLIMIT_MEMLOCK): when memory is short this server can wait for its own device");
 	memcpy(&ec.fds[1], s->dev.fds, s->dev.nr_fds * sizeof(ec.fds[0]));
 	r = get_affinity(s, sets, f);
 	if (!r)

@@ -24,6 +24,11 @@ paths() {
 	if has_batch; then echo batch; fi
 }
 
+# The same where the paths hardly differ: in a slice of the tests only the last of them.
+some_paths() {
+	if full; then paths; else paths | tail -n 1; fi
+}
+
 # add_on PATH WORDS…: add with these words on one of the paths
 add_on() {
 	local path=$1

@@ -257,3 +257,14 @@ dd_works() { # read|write DEVICE OFFSET BYTES
 	ublkctl del "$device"
 	dmsetup remove --retry errors
 }
+
+@test "memory that cannot be locked: the log says so, the device works" {
+	[ "${BUILD:-build}" = build ] || skip "a sanitizer's memory is never locked"
+	empty_log
+	device=$(prlimit --memlock=65536:65536 setpriv --bounding-set -sys_resource,-ipc_lock \
+		"$PWD/build/ublkctl" add -t file -f /dev/shm/locked --create -s 8M -q 1 -d 4)
+	dd if="$device" of=/dev/null bs=1M count=8 iflag=direct status=none
+	wait_for grep -q "ublkctl.0.: memory is not locked (RLIMIT_MEMLOCK)" "$log"
+	ublkctl del "$device"
+	rm /dev/shm/locked
+}

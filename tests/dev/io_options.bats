@@ -80,7 +80,7 @@ shown() { # POLL HUGEPAGES
 @test "both, on both paths and with every way to move data: the backing holds what was written" {
 	local path mode device
 	reserve 8
-	for path in $(paths); do
+	for path in $(some_paths); do
 		for mode in copy get-data user-copy zero-copy auto-zc; do
 			if ! has_mode $mode "$path" || [ "$path:$mode" = batch:get-data ]; then continue; fi
 			echo "cell: $path $mode"
@@ -122,7 +122,7 @@ shown() { # POLL HUGEPAGES
 @test "recover, restart, stop and start keep them" {
 	local path device
 	reserve 16
-	for path in $(paths); do
+	for path in $(some_paths); do
 		device=$(add_on "$path" -t file -f "$img" -q 1 -d 16 --max-io 1M --poll 300 --hugepages -r reissue)
 		again() { # COMMAND...
 			"$@"
@@ -161,7 +161,7 @@ shown() { # POLL HUGEPAGES
 
 @test "--poll: the same requests with fewer wake-ups, and sleep when there is nothing to do" {
 	local path device poll woken=() slept=() before
-	for path in $(paths); do
+	for path in $(some_paths); do
 		for poll in 0 10000; do
 			device=$(add_on "$path" -t null -q 1 --poll $poll)
 			woken[poll]=$(wakeups) slept[poll]=$(sleeps)
@@ -185,7 +185,7 @@ shown() { # POLL HUGEPAGES
 
 @test "--poll: a thread that looks takes part in recover, restart, quiesce and del at once" {
 	local path device i
-	for path in $(paths); do
+	for path in $(some_paths); do
 		device=$(add_on "$path" -t null -q 1 --poll 10000 -r reissue)
 		for ((i = 0; i < 3; i++)); do
 			dd if="$device" of=/dev/null bs=4k count=100000 iflag=direct status=none 3>&- &
@@ -230,7 +230,7 @@ shown() { # POLL HUGEPAGES
 @test "--hugepages: transparent ones come when they are used, with --mlock at once" {
 	local device path
 	echo madvise >$THP
-	for path in $(paths); do
+	for path in $(some_paths); do
 		device=$(add_on "$path" -t file -f "$img" -q 1 -d 16 --max-io 1M --hugepages)
 		shown 0 transparent
 		[ "$(smaps AnonHugePages)" -eq 0 ] || [ "$(smaps AnonHugePages)" -lt 16384 ]
@@ -248,7 +248,7 @@ shown() { # POLL HUGEPAGES
 @test "--hugepages where there are none: one note, and the device serves" {
 	local path
 	echo never >$THP
-	for path in $(paths); do
+	for path in $(some_paths); do
 		run_split add_on "$path" -t file -f "$img" -q 1 -d 16 --hugepages
 		[ "$status" -eq 0 ]
 		[ "$output" = /dev/ublkb0 ]

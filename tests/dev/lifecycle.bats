@@ -365,7 +365,7 @@ no_server() {
 @test "memory pressure: writeback through a file device ends while memory is short" {
 	local disk free
 	disk=$(null_blk_make nullb-sink $((1 << 30)) memory_backed=0 discard=0)
-	for path in $(if full; then paths; else paths | tail -n 1; fi); do
+	for path in $(some_paths); do
 		device=$(add_on "$path" -t file -f "$disk" --io buffered --mlock -q 1 -d 32)
 		mkdir -p /tmp/fill
 		mount -t tmpfs -o size=100% fill /tmp/fill
