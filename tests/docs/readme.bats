@@ -33,9 +33,9 @@ modes() {
 			sed -nE 's/^\| `([a-z-]+)` \| ([^|]*) \| .*/\1 \2/p')"
 }
 
-@test "README: the table of measurements is that of make bench" {
-	same "table" "$(tests/bench/table tests/bench/results.txt)" \
-		"$(sed '0,/^## Performance/d; /^## /,$d' README.md | grep '^|')"
+@test "README: the tables of measurements are those of make bench and tests/bench/compare" {
+	same "tables" "$(tests/bench/table tests/bench/results.txt | cat -s; echo; cat tests/bench/compare.txt)" \
+		"$(sed '0,/^## Performance/d; /^## /,$d' README.md | sed '/^|/!s/.*//' | cat -s | sed '1{/^$/d}')"
 }
 
 @test "README: examples are understood" {
