@@ -147,6 +147,44 @@ no_server() {
 	done
 }
 
+# A partition table with one partition, from sector 2048 on.
+put_partition() { # DEVICE SECTORS
+	local size
+	size=$(printf '\\x%02x' $(($2 & 255)) $(($2 >> 8 & 255)) $(($2 >> 16 & 255)) $(($2 >> 24)))
+	# shellcheck disable=SC2059 # bytes
+	printf "\0\0\0\0\x83\0\0\0\0\x08\0\0$size" | dd of="$1" bs=1 seek=446 conv=notrunc status=none
+	printf '\x55\xaa' | dd of="$1" bs=1 seek=510 conv=notrunc,fsync status=none
+	blockdev --rereadpt "$1"
+}
+
+@test "resize with a mounted partition: it stays as it is, and can grow into the new space" {
+	has_zero_copy || skip "resize needs Linux 6.16"
+	device=$(ublkctl add -t file -f "$img")
+	put_partition "$device" 65536
+	mkfs.ext4 -q "${device}p1"
+	mount "${device}p1" /mnt
+	echo kept >/mnt/file
+	run_split ublkctl resize 0 32M --force
+	[ "$status" -eq 5 ]
+	[[ $err == *"mounted at /mnt"* ]]
+	ublkctl resize 0 128M
+	[ "$(size_of "$device")" -eq $((128 << 20)) ]
+	[ "$(size_of "${device}p1")" -eq $((32 << 20)) ]
+	[ "$(column 0 SIZE)" -eq $((128 << 20)) ]
+	ublkctl list 0 --json | jq -e '.devices[0].size == 134217728'
+	[ "$(</mnt/file)" = kept ]
+	umount /mnt
+	put_partition "$device" $((262144 - 2048))
+	[ "$(size_of "${device}p1")" -eq $((127 << 20)) ]
+	e2fsck -fp "${device}p1"
+	resize2fs "${device}p1"
+	mount "${device}p1" /mnt
+	[ "$(</mnt/file)" = kept ]
+	head -c 100M /dev/urandom >/mnt/much
+	umount /mnt
+	ublkctl del 0
+}
+
 @test "resize down: only with --force, never in use; the backing keeps its size" {
 	has_zero_copy || skip "resize needs Linux 6.16"
 	device=$(ublkctl add -t file -f "$img" -r queue)

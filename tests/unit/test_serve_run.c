@@ -360,7 +360,7 @@ static void test_foreground(void **state)
 	assert_string_equal(world_read(run.out, "\n"), "/dev/ublkb0\n");
 	world_end_device();
 	assert_string_equal(world_read(run.out, NULL), ""); /* and nothing else */
-	assert_string_equal(world_read(run.err, NULL), "ublkctl: the driver granted 1 of 2 queues\n");
+	assert_string_equal(world_errors(run.err), "ublkctl: the driver granted 1 of 2 queues\n");
 	world_finish(&run);
 	assert_int_equal(world->result, 0);
 	assert_string_equal(world->fds_left, "");
@@ -376,7 +376,7 @@ static void test_foreground_fails(void **state)
 	world->plan.fail_err = EINVAL;
 	world_start(&cfg, true, &run);
 	assert_string_equal(world_read(run.out, NULL), "");
-	assert_string_equal(world_read(run.err, NULL),
+	assert_string_equal(world_errors(run.err),
 			    "ublkctl: cannot start device 0: Invalid argument\n");
 	world_finish(&run);
 	assert_int_equal(world->result, -EINVAL);

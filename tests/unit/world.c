@@ -246,6 +246,14 @@ const char *world_read(int fd, const char *part)
 	return text;
 }
 
+const char *world_errors(int fd)
+{
+	static const char here[] = "ublkctl: memory is not locked ";
+	const char *text = world_read(fd, NULL), *end = strchr(text, '\n');
+
+	return end && !strncmp(text, here, strlen(here)) ? end + 1 : text;
+}
+
 void world_end_device(void)
 {
 	world->ended = true;

@@ -111,5 +111,7 @@ void world_quiesce(void);
 void world_finish(struct world_run *run);
 /* Everything from a pipe until its end, or until it has told part (if that is not NULL). */
 const char *world_read(int fd, const char *part);
+/* All of its stderr, but for a first line that depends on the limits of this machine. */
+const char *world_errors(int fd);
 
 #endif
