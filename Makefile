@@ -123,7 +123,7 @@ bench: deps-test
 	$(Q)$(MAKE) --no-print-directory all
 	$(Q)BUILD=$(BUILD) tests/bench/run
 
-SHELL_FILES = tests/run tests/bench/run tests/bench/guest tests/bench/table tests/deps tests/demo \
+SHELL_FILES = tests/run tests/bench/run tests/bench/guest tests/bench/table tests/bench/compare tests/deps tests/demo \
 	tests/vm/run tests/vm/uapi tests/vm/init tests/vm/*.sh .ci/run completions/generate \
 	tests/cli/trees/record $(wildcard tests/*.bats tests/*.bash tests/*/*.bats tests/*/*.bash)
 

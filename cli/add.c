@@ -17,6 +17,9 @@
 #include "util/cleanup.h"
 #include "util/fs.h"
 
+#define LET_GO_MS 1000 /* for a backing that is in use */
+#define LET_GO_POLL_MS 20
+
 #define QUEUES_DEFAULT_MAX 4
 #define BATCH_DEPTH_MIN 2
 #define BUF_SLOTS_MAX 16384U /* of a ring's buffer table */
@@ -156,20 +159,33 @@ static int check_driver(struct dev_cfg *d, const struct tgt_ops *tgt, struct fai
 }
 
 /* The target knows that its backing is taken; which device has it, the records tell. */
-static void name_attached(const struct dev_cfg *d, struct fail *f)
+/* Names the device with the same backing. Has it a server, which will keep it? */
+static bool name_attached(const struct dev_cfg *d, struct fail *f)
 {
 	_cleanup_free_ int *ids = NULL;
 	size_t n = 0, len = strlen(f->text);
 	struct dev_view v;
 
 	if (!d->file_dev || dev_scan(&ids, &n) < 0)
-		return;
+		return false;
 	for (size_t i = 0; i < n; i++)
 		if (dev_probe(NULL, ids[i], &v) == 0 && v.has_record &&
 		    v.rec.cfg.file_ino == d->file_ino && v.rec.cfg.file_dev == d->file_dev) {
 			snprintf(f->text + len, sizeof(f->text) - len, ": by device %d", ids[i]);
-			return;
+			return v.pid > 0;
 		}
+	return false;
+}
+
+/* A backing that a server has which is just ending is free in a moment. */
+static int check_target(struct dev_cfg *d, const struct tgt_ops *tgt, struct fail *f)
+{
+	const int64_t until = fs_now_ms() + LET_GO_MS;
+	int r;
+
+	while ((r = tgt->check(d, f)) == -EBUSY && !name_attached(d, f) && fs_now_ms() < until)
+		fs_sleep_ms(LET_GO_POLL_MS);
+	return r;
 }
 
 int add_prepare(struct dev_cfg *d, struct fail *f)
@@ -188,8 +204,6 @@ int add_prepare(struct dev_cfg *d, struct fail *f)
 	if (!r && d->queue_attr)
 		r = qattr_check(d->queue_attr, f);
 	if (!r)
-		r = tgt->check(d, f);
-	if (r == -EBUSY)
-		name_attached(d, f);
+		r = check_target(d, tgt, f);
 	return r < 0 ? r : check_driver(d, tgt, f);
 }

@@ -21,8 +21,6 @@
 
 /* of the control commands together, and of each look that may not come back */
 #define SHOW_TIMEOUT_MS 2000
-/* to take an answer that came in time while another one was waited for */
-#define SHOW_GRACE_MS 50
 
 struct show_cfg {
 	struct cmd_common common;
@@ -113,11 +111,8 @@ static void look(struct finds *x, bool has_ctrl, bool ret_ok[FINDS])
 		started[i] = (i != FIND_PARAMS || has_ctrl) && (i != FIND_LOG || fs_root_is_real()) &&
 			     daemon_call_start(&call[i], fn[i], x, SHOW_TIMEOUT_MS, &f) == 0;
 	for (int i = 0; i < FINDS; i++) {
-		int64_t least = fs_now_ms() + SHOW_GRACE_MS;
 		int r = -ENODEV;
 
-		if (started[i] && call[i].deadline < least)
-			call[i].deadline = least;
 		if (started[i])
 			r = daemon_call_wait(&call[i], &f);
 		/* with its group: a journalctl of it as well */

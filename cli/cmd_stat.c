@@ -18,6 +18,8 @@
 
 #define STAT_TIMEOUT_MS 2000
 #define NS_PER_S 1000000000ULL
+#define NEXT_SERVER_MS 3000 /* for recover or restart */
+#define NEXT_SERVER_POLL_MS 50
 
 struct stat_cfg {
 	struct cmd_common common;
@@ -63,6 +65,8 @@ struct source {
 	int id;
 	struct stats stats;
 	unsigned int queues;
+	pid_t pid; /* of the server */
+	uint64_t pid_start;
 };
 
 static uint64_t now_ns(void)
@@ -92,6 +96,8 @@ static int open_source(struct ctrl *c, int id, struct source *s, struct fail *f)
 		return fail_errno(f, -r, "cannot read the counters of device %d (process %d)", id,
 				  (int)v.pid);
 	s->id = id;
+	s->pid = (pid_t)v.pid;
+	s->pid_start = fs_pid_start(s->pid);
 	for (unsigned int i = 0; stats_block(&s->stats, i); i++)
 		if (stats_block(&s->stats, i)->queue >= s->queues)
 			s->queues = stats_block(&s->stats, i)->queue + 1;
@@ -152,9 +158,57 @@ static int print_rows(const struct stat_cfg *cfg, const struct stat_row *rows, s
 	return r;
 }
 
-/* Until Ctrl-C, or until a server is gone. */
-static int watch(const struct stat_cfg *cfg, const struct source *s, size_t nr,
-		 struct stat_row *rows, struct stat_row *before, struct fail *f)
+/*
+ * The counters of a server stay mapped when it has ended, as they were. Takes those of the next one, which
+ * gets a moment to be there; they start at 0.
+ */
+static int follow(struct source *s, bool *ret_new, struct fail *f)
+{
+	const int64_t until = fs_now_ms() + NEXT_SERVER_MS;
+	struct source next = { 0 };
+	struct ctrl c;
+	int r;
+
+	*ret_new = fs_pid_start(s->pid) != s->pid_start;
+	if (!*ret_new)
+		return 0;
+	r = cmd_open_ctrl(&c, STAT_TIMEOUT_MS, f);
+	if (r < 0)
+		return r;
+	while ((r = open_source(&c, s->id, &next, f)) == -ENODATA && fs_now_ms() < until)
+		fs_sleep_ms(NEXT_SERVER_POLL_MS);
+	ctrl_close(&c);
+	if (!r && next.queues != s->queues) {
+		stats_unmap(&next.stats);
+		r = fail_set(f, ENODATA, "device %d is another one now", s->id);
+	}
+	if (r < 0)
+		return r;
+	stats_unmap(&s->stats);
+	*s = next;
+	return 0;
+}
+
+static int follow_all(struct source *s, size_t nr, bool by_queue, struct stat_row *before,
+		      struct fail *f)
+{
+	for (size_t i = 0, row = 0; i < nr; i++) {
+		const size_t n = by_queue ? s[i].queues : 1;
+		bool is_new;
+		int r = follow(&s[i], &is_new, f);
+
+		if (r < 0)
+			return r;
+		for (size_t k = 0; is_new && k < n; k++)
+			before[row + k].sum = (struct st_block){ 0 };
+		row += n;
+	}
+	return 0;
+}
+
+/* Until Ctrl-C, or until a device has no server any more. */
+static int watch(const struct stat_cfg *cfg, struct source *s, size_t nr, struct stat_row *rows,
+		 struct stat_row *before, struct fail *f)
 {
 	bool by_queue = cfg->queues;
 	uint64_t then = now_ns(), next = then;
@@ -169,6 +223,9 @@ static int watch(const struct stat_cfg *cfg, const struct source *s, size_t nr,
 		until = (struct timespec){ (time_t)(next / NS_PER_S), (long)(next % NS_PER_S) };
 		while (clock_nanosleep(CLOCK_MONOTONIC, TIMER_ABSTIME, &until, NULL) == EINTR)
 			;
+		r = follow_all(s, nr, by_queue, before, f);
+		if (r < 0)
+			break;
 		now = now_ns();
 		take_all(s, nr, by_queue, rows);
 		for (size_t i = 0; i < n; i++) {
@@ -209,7 +266,7 @@ static int open_all(const int *ids, size_t n, bool asked, struct source *s, size
 	return first;
 }
 
-static int report(const struct stat_cfg *cfg, const struct source *s, size_t nr, struct fail *f)
+static int report(const struct stat_cfg *cfg, struct source *s, size_t nr, struct fail *f)
 {
 	_cleanup_free_ struct stat_row *rows = NULL, *before = NULL;
 	bool by_queue = cfg->queues || cfg->prometheus;

@@ -105,10 +105,12 @@ static int read_msg(int fd, int64_t deadline, void *buf, size_t size)
 		int64_t left = deadline - fs_now_ms();
 		ssize_t n;
 
-		if (left <= 0)
-			return -ETIME;
-		if (poll(&p, 1, (int)left) <= 0)
+		/* an answer that is there counts, whenever somebody comes to look */
+		if (poll(&p, 1, left > 0 ? (int)left : 0) <= 0) {
+			if (left <= 0)
+				return -ETIME;
 			continue;
+		}
 		n = read(fd, (char *)buf + have, size - have);
 		if (n < 0 && errno == EINTR)
 			continue;

@@ -52,5 +52,5 @@ int protect_memory(void)
 	/* below a limit the next mapping would fail, a thread's stack for example */
 	if (getrlimit(RLIMIT_MEMLOCK, &now) < 0 || now.rlim_cur != RLIM_INFINITY)
 		return -EPERM;
-	return mlockall(MCL_CURRENT | MCL_FUTURE) < 0 ? -EPERM : 0;
+	return mlockall(MCL_CURRENT | MCL_FUTURE) < 0 ? -errno : 0;
 }

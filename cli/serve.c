@@ -19,7 +19,6 @@
 #define FILES_BESIDE 32	      /* open files of a server beside its threads' rings */
 #define UNDO_TIMEOUT_MS 10000 /* for each command while undoing */
 #define LET_GO_MS 5000	      /* for a backing that the last server still has */
-#define LET_GO_ADD_MS 1000    /* the same where it can as well be somebody's who stays */
 #define LOOK_TIMEOUT_MS 2000  /* for a look at the device at the end */
 
 /* The last step of every way out. */
@@ -189,11 +188,12 @@ static int report_ready(struct server *s)
 
 /*
  * The last server of a device can be on its way out still, with its backing: the kernel closes the files of
- * a ring a while after the process has ended. So also after the del of a device whose server was killed.
+ * a ring a while after the process has ended.
  */
 static int open_target(struct server *s, struct fail *f)
 {
-	int64_t until = fs_now_ms() + (s->how == SERVE_ADD ? LET_GO_ADD_MS : LET_GO_MS);
+	/* add has waited in the foreground */
+	int64_t until = s->how == SERVE_ADD ? 0 : fs_now_ms() + LET_GO_MS;
 	int r = s->tgt->open(&s->cfg, &s->dev, f);
 
 	while (r == -EBUSY && fs_now_ms() < until && fs_now_ms() < s->deadline) {

@@ -355,8 +355,10 @@ static int step_engine(struct server *s, struct fail *f)
 		msg_to_syslog(s->cfg.id);
 	if (!sets)
 		return fail_errno(f, ENOMEM, "cannot start the I/O engine");
-	if (protect_memory() < 0)
-		msg_warn("memory is not locked (RLIMIT_MEMLOCK): when memory is short this server can wait for its own device");
+	r = protect_memory();
+	if (r < 0)
+		msg_warn("memory is not locked (%s): when memory is short this server can wait for its own device",
+			 r == -EPERM ? "not permitted: RLIMIT_MEMLOCK, CAP_IPC_LOCK" : strerror(-r));
 	memcpy(&ec.fds[1], s->dev.fds, s->dev.nr_fds * sizeof(ec.fds[0]));
 	r = get_affinity(s, sets, f);
 	if (!r)

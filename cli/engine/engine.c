@@ -90,6 +90,7 @@ static int hw_map(struct eng *e, struct q_hw *hw, struct fail *f)
 {
 	const struct iobuf_mode *mode = iobuf_mode(e->cfg.mode);
 	off_t off = UBLKSRV_CMD_BUF_OFFSET + hw->id * (off_t)desc_map_len(UBLK_MAX_QUEUE_DEPTH);
+	size_t len;
 	void *p;
 	int r;
 
@@ -100,10 +101,12 @@ static int hw_map(struct eng *e, struct q_hw *hw, struct fail *f)
 		return -errno;
 	hw->desc = p;
 	if (mode->server_buf) {
-		r = bufmem_alloc(e->cfg.depth * e->cfg.max_io, e->cfg.lock_bufs, e->cfg.huge_bufs,
-				 &hw->mem);
+		if (__builtin_mul_overflow(e->cfg.depth, e->cfg.max_io, &len))
+			return fail_set(f, ENOMEM,
+					"no address space here for I/O buffers of that size");
+		r = bufmem_alloc(len, e->cfg.lock_bufs, e->cfg.huge_bufs, &hw->mem);
 		if (r < 0 && e->cfg.lock_bufs)
-			return cannot_lock(e->cfg.depth * e->cfg.max_io, -r, f);
+			return cannot_lock(len, -r, f);
 		if (r < 0)
 			return r;
 	}

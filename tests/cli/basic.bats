@@ -176,6 +176,33 @@ no_driver() { # WORD...
 	no_driver feature --json
 }
 
+# A lock as a server has it on its backing, for so many seconds.
+hold_lock() { # FILE SECONDS
+	perl -e 'use Fcntl; open(F, "+<", $ARGV[0]) or die; # F_OFD_SETLK, 64 bits
+		my $lock = pack("s s x4 q q i x4", F_WRLCK, 0, 0, 0, 0);
+		fcntl(F, 37, $lock) or die;
+		open(R, ">", "$ARGV[0].locked"); close(R); select(undef, undef, undef, $ARGV[1])' "$@" 3>&- &
+	holder=$!
+	until [ -e "$1.locked" ]; do
+		kill -0 "$holder" || return 1
+		sleep 0.01
+	done
+}
+
+@test "a backing that somebody is about to let go of is waited for, not for ever" {
+	no_driver_here
+	local img=$BATS_TEST_TMPDIR/backing
+	truncate -s 1M "$img"
+	hold_lock "$img" 0.3
+	no_driver add -t file -f "$img"
+	rm "$img.locked"
+	hold_lock "$img" 60
+	run --separate-stderr ublkctl add -t file -f "$img"
+	kill "$holder"
+	failed_with 5
+	[[ $stderr == "ublkctl: add: $img is attached already" ]]
+}
+
 @test "no driver is no question of permission" {
 	no_driver_here
 	[ "$(id -u)" = 0 ] || skip "needs root to become another user"

@@ -264,7 +264,7 @@ dd_works() { # read|write DEVICE OFFSET BYTES
 	device=$(prlimit --memlock=65536:65536 setpriv --bounding-set -sys_resource,-ipc_lock \
 		"$PWD/build/ublkctl" add -t file -f /dev/shm/locked --create -s 8M -q 1 -d 4)
 	dd if="$device" of=/dev/null bs=1M count=8 iflag=direct status=none
-	wait_for grep -q "ublkctl.0.: memory is not locked (RLIMIT_MEMLOCK)" "$log"
+	wait_for grep -q "ublkctl.0.: memory is not locked (not permitted: RLIMIT_MEMLOCK, CAP_IPC_LOCK)" "$log"
 	ublkctl del "$device"
 	rm /dev/shm/locked
 }

@@ -157,6 +157,7 @@ END
 		has_mode "$mode" "$path" || mode=copy path=per-io
 		# shellcheck disable=SC2086 # words
 		run_cell "$mode" "$path" "$kind" "$queues" $words </dev/null
+		[[ $words != *--hugepages* ]] || [ "$(jq -r .devices[0].hugepages "$BATS_TEST_TMPDIR/list.json")" = reserved ]
 		count=$((count + 1))
 	done < <(option_cells | if full; then sed 's/^[ +] //'; else sed -n 's/^+ //p'; fi)
 	echo 0 >/proc/sys/vm/nr_hugepages

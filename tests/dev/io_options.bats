@@ -80,7 +80,7 @@ shown() { # POLL HUGEPAGES
 @test "both, on both paths and with every way to move data: the backing holds what was written" {
 	local path mode device
 	reserve 8
-	for path in $(some_paths); do
+	for path in $(paths); do
 		for mode in copy get-data user-copy zero-copy auto-zc; do
 			if ! has_mode $mode "$path" || [ "$path:$mode" = batch:get-data ]; then continue; fi
 			echo "cell: $path $mode"

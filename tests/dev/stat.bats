@@ -66,6 +66,31 @@ stat_of() { # JQ-FILTER
 		"$BATS_TEST_TMPDIR/watch"
 }
 
+@test "stat --watch goes on with the next server, and ends when there is none" {
+	local device server watch load
+	device=$(ublkctl add -t null -q 1 -r reissue)
+	fio --name=x --filename="$device" --rw=randread --bs=4k --iodepth=4 --ioengine=io_uring --direct=1 \
+		--rate_iops=500 --time_based --runtime=60 >/dev/null 2>&1 3>&- &
+	load=$!
+	"$PWD/${BUILD:-build}/ublkctl" stat 0 --watch 1 --raw --noheadings -o READS \
+		>"$BATS_TEST_TMPDIR/watch" 2>"$BATS_TEST_TMPDIR/err" 3>&- &
+	watch=$!
+	wait_for test -s "$BATS_TEST_TMPDIR/watch"
+	server=$(server_pid 0)
+	kill -KILL "$server"
+	wait_for gone "$server"
+	ublkctl recover 0
+	: >"$BATS_TEST_TMPDIR/watch"
+	wait_for grep -q '^[1-9][0-9][0-9]' "$BATS_TEST_TMPDIR/watch"
+	kill "$load"
+	wait "$load" || true
+	ublkctl del 0
+	status=0
+	wait "$watch" || status=$?
+	[ "$status" -eq 4 ]
+	[ "$(cat "$BATS_TEST_TMPDIR/err")" = "ublkctl: stat: no device 0" ]
+}
+
 @test "stat --prometheus has each series once, with a type" {
 	ublkctl add -t null -q 1
 	ublkctl add -t null -q 1

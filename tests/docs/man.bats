@@ -128,7 +128,7 @@ page_columns() { # N
 		[ "$(printf '%s\n' "$since" 6.5 | sort -V | tail -n 1)" != 6.5 ] || continue
 		grep -q "^\.It $name Ta .* Ta Linux $since\$" "$man" ||
 			{ echo "$name, Linux $since: not in the table of NOTES"; return 1; }
-	done < <(sed -n 's/.*FEATURE(\([A-Z_]*\), "\([0-9.]*\)", "\(-\|del\).*/\1 \2/p' cli/abi/feature.c)
+	done < <(sed -n 's/.*FEATURE(\([A-Z_]*\), "\([0-9.]*\)", "[^"].*/\1 \2/p' cli/abi/feature.c)
 	grep -q 'UBLK_F_BATCH_IO Ta add .*batch' "$man"
 }
 

@@ -18,6 +18,7 @@
 #include <unistd.h>
 
 #include "daemon.h"
+#include "util/fs.h"
 
 #define LONG_MS 100000 /* nobody waits that long */
 
@@ -367,6 +368,20 @@ static void test_several_calls(void **state)
 }
 
 /* The call does not come back in time: it goes on alone, and comes to its end. */
+/* A caller that was busy elsewhere until the deadline was past finds the answer that came in time. */
+static void test_call_late_look(void **state)
+{
+	struct fail f = { 0 };
+	struct daemon_call c;
+	int err = EBUSY;
+
+	(void)state;
+	assert_int_equal(daemon_call_start(&c, call_fn, &err, LONG_MS, &f), 0);
+	assert_true(poll(&(struct pollfd){ .fd = c.fd, .events = POLLIN }, 1, LONG_MS) == 1);
+	c.deadline = fs_now_ms() - 1;
+	assert_int_equal(daemon_call_wait(&c, &f), -EBUSY);
+}
+
 static void test_call_too_slow(void **state)
 {
 	char path[] = "/tmp/ublkctl-unit-fifo.XXXXXX";
@@ -441,6 +456,7 @@ int main(void)
 		TEST(test_report),
 		TEST(test_call),
 		TEST(test_several_calls),
+		TEST(test_call_late_look),
 		TEST(test_call_too_slow),
 		TEST(test_companion),
 	};
