@@ -17,7 +17,7 @@ load ../schema
 	for path in $(paths); do
 		for words in "-t null" "-t file -f $BATS_TEST_TMPDIR/img --affinity 0=0 --queue-attr nomerges=2"; do
 			# shellcheck disable=SC2086 # words
-			device=$(add_on "$path" $words -r queue)
+			device=$(add_on "$path" $words)
 			dd if="$device" of=/dev/null bs=4k count=4 status=none
 			ublkctl list --json | fits list
 			ublkctl show 0 --json | fits show
