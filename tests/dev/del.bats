@@ -58,6 +58,20 @@ export DM_DISABLE_UDEV=1
 	nothing_left
 }
 
+@test "--wait for one device takes nothing from another one" {
+	ublkctl add -t null
+	ublkctl add -t null
+	hold_open /dev/ublkb1 60
+	# longer than the other one's deadline
+	run_split ublkctl del --wait 4 --timeout 2 0 1
+	kill "$opener"
+	wait "$opener" || true
+	[ "$status" -eq 5 ]
+	[ "$err" = "ublkctl: del: device 1 is busy: open by process $opener (sleep)" ]
+	[ "$(ublkctl list --raw --noheadings -o ID)" = 1 ]
+	ublkctl del 1
+}
+
 @test "--wait waits for the user to go" {
 	ublkctl add -t null
 	hold_open /dev/ublkb0 2

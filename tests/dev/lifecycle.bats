@@ -170,7 +170,7 @@ put_partition() { # DEVICE SECTORS
 	ublkctl resize 0 128M
 	[ "$(size_of "$device")" -eq $((128 << 20)) ]
 	[ "$(size_of "${device}p1")" -eq $((32 << 20)) ]
-	[ "$(column 0 SIZE)" -eq $((128 << 20)) ]
+	[ "$(column 0 SIZE)" = 128M ]
 	ublkctl list 0 --json | jq -e '.devices[0].size == 134217728'
 	[ "$(</mnt/file)" = kept ]
 	umount /mnt
