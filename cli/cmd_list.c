@@ -74,6 +74,9 @@ static void hint_next(const struct dev_view *v)
 	if (!strcmp(v->state, "dead") && v->pid < 0 && v->has_record && v->rec.stopped)
 		msg_hint("device %d is stopped: 'ublkctl start %d' brings its disk back", v->id,
 			 v->id);
+	else if (!strcmp(v->state, "dead") && v->pid < 0 && again)
+		msg_hint("device %d is DEAD: its server has gone; 'ublkctl start %d' serves it again, 'ublkctl del %d' removes it",
+			 v->id, v->id, v->id);
 	else if (!strcmp(v->state, "dead") && v->pid < 0)
 		msg_hint("device %d is DEAD: its server has gone; 'ublkctl del %d' removes it",
 			 v->id, v->id);

@@ -42,6 +42,9 @@ static const struct recover_cfg recover_defaults = {
 /* A server that is alive is not to be waited for: whoever wants it replaced says `restart`. */
 static int check_needs_server(const struct dev_view *v, const struct record *rec, struct fail *f)
 {
+	if (v->state && !strcmp(v->state, "live") && rec_server_alive(rec))
+		return fail_set(f, EBUSY, "device %d is live, served by process %d", v->id,
+				(int)rec->pid);
 	if (rec->cfg.recovery == RECOVERY_OFF)
 		return fail_set(
 			f, EINVAL,
@@ -51,9 +54,6 @@ static int check_needs_server(const struct dev_view *v, const struct record *rec
 	if (v->state && !strcmp(v->state, "dead"))
 		return fail_set(f, EINVAL, "device %d has no disk: 'ublkctl start %d' brings it back",
 				v->id, v->id);
-	if (v->state && !strcmp(v->state, "live") && rec_server_alive(rec))
-		return fail_set(f, EBUSY, "device %d is live, served by process %d", v->id,
-				(int)rec->pid);
 	return 0;
 }
 

@@ -142,7 +142,8 @@ static int resize_run(const struct cmd_args *a, struct fail *f)
 	int id, r = dev_parse_operand(a->operands[0], &id, f);
 
 	if (!r && num_parse_size(a->operands[1], 512, SIZE_MAX_BYTES, &size) < 0)
-		r = fail_set(f, FAIL_USAGE, "SIZE: '%s' is no size from 512 bytes to 8E",
+		r = fail_set(f, FAIL_USAGE,
+			     "SIZE: '%s' is no whole number of bytes, K, M, G... from 512 bytes to 8E",
 			     a->operands[1]);
 	if (!r)
 		r = cmd_open_ctrl(&c, (int)cfg->timeout_s * 1000, f);

@@ -30,6 +30,7 @@ static const struct start_cfg start_defaults = { .timeout_s = CMD_TIMEOUT_DEFAUL
 
 static int prepare(const struct start_cfg *cfg, int id, struct record *ret, struct fail *f)
 {
+	char user[DEV_USER_TEXT];
 	struct dev_view v;
 	struct ctrl c;
 	int r = cmd_open_ctrl(&c, (int)cfg->timeout_s * 1000, f);
@@ -46,6 +47,9 @@ static int prepare(const struct start_cfg *cfg, int id, struct record *ret, stru
 	if (v.has_disk)
 		return fail_set(f, EINVAL, "device %d has its disk: 'ublkctl recover %d' is for it",
 				id, id);
+	/* of its last disk: as long as it is in use, the driver makes no other one */
+	if (dev_find_user(id, user))
+		return fail_set(f, EBUSY, "device %d is busy: %s", id, user);
 	return revive_load(&v, cfg->timeout_s, ret, f);
 }
 

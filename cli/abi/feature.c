@@ -37,7 +37,7 @@ static const struct abi_feature features[] = {
 	FEATURE(UBLK_F_BUF_REG_OFF_DAEMON, "6.17", NULL, "buffers registered from any thread"),
 	FEATURE(UBLK_F_BATCH_IO, "7.0", "--batch", "I/O fetched and committed in batches"),
 	FEATURE(UBLK_F_INTEGRITY, "7.0", NULL, "integrity metadata"),
-	FEATURE(UBLK_F_SAFE_STOP_DEV, "7.0", "del", "stop refused by the driver while in use"),
+	FEATURE(UBLK_F_SAFE_STOP_DEV, "7.0", "stop --safe", "stop refused by the driver while in use"),
 	FEATURE(UBLK_F_NO_AUTO_PART_SCAN, "7.0", "--no-partscan", "no partition scan at start"),
 	FEATURE(UBLK_F_SHMEM_ZC, "7.1", NULL, "memory shared with the client"),
 	FEATURE(UBLK_F_IO_DESC_SIZE, "7.3", NULL, "larger I/O descriptors"),

@@ -11,6 +11,9 @@
 #include "util/cleanup.h"
 #include "util/fs.h"
 
+#define SETTLE_MS 500
+#define SETTLE_POLL_MS 5
+
 static int64_t sys_num(int id, const char *attr)
 {
 	char path[FS_PATH_MAX];
@@ -166,13 +169,29 @@ static void view_init(struct dev_view *v, int id)
 	v->block_size = v->phys_block_size = v->max_io = v->uid = v->gid = v->node_missing = -1;
 }
 
+/*
+ * The driver calls a device live for a moment after its server has ended, while the disk goes already. So
+ * one without a server is looked at again, until the driver knows. Not for long: a server in another PID
+ * namespace cannot be seen from here, and has its device live.
+ */
+static int get_settled(struct ctrl *c, int id, struct ublksrv_ctrl_dev_info *info)
+{
+	const int64_t until = fs_now_ms() + SETTLE_MS;
+	int r;
+
+	while (!(r = ctrl_get_dev_info(c, (uint32_t)id, info)) && info->state == UBLK_S_DEV_LIVE &&
+	       !fs_pid_start(info->ublksrv_pid) && fs_now_ms() < until)
+		fs_sleep_ms(SETTLE_POLL_MS);
+	return r;
+}
+
 int dev_probe(struct ctrl *c, int id, struct dev_view *ret)
 {
 	struct ublksrv_ctrl_dev_info info, *known = NULL;
 	int r = -EPERM;
 
 	if (c) {
-		r = ctrl_get_dev_info(c, (uint32_t)id, &info);
+		r = get_settled(c, id, &info);
 		if (r == -ENODEV)
 			return r;
 	}

@@ -104,6 +104,24 @@ export DM_DISABLE_UDEV=1
 	done
 }
 
+@test "right after the end of its server a device is not live any more" {
+	local words pid i
+	for words in "" "-b" "-r queue" "-q 1 -r reissue"; do
+		[ "$words" != -b ] || has_batch || continue
+		for i in 1 2 3 4; do
+			# shellcheck disable=SC2086 # words
+			ublkctl add -t null -s 1G $words
+			pid=$(server_pid 0)
+			kill -KILL "$pid"
+			until gone "$pid"; do :; done
+			run_split ublkctl list --raw --noheadings -o STATE,SIZE,PID
+			[[ $words == *-r* && $output == "quiesced 1G -" ]] || [[ $words != *-r* && $output == "dead 1G -" ]]
+			[ -n "$err" ]
+			ublkctl del 0
+		done
+	done
+}
+
 @test "kill -9 under load: del brings the machine back" {
 	for path in $(paths); do
 		add_on "$path" -t null

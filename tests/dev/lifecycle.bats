@@ -120,6 +120,25 @@ no_server() {
 	dd if="$device" of=/dev/null bs=4k count=1 iflag=direct status=none
 }
 
+@test "start of a device whose dead disk is mounted still: busy by name, then it works" {
+	device=$(ublkctl add -t file -f "$img")
+	mkfs.ext4 -q "$device"
+	mount "$device" /mnt
+	echo kept >/mnt/file
+	sync -f /mnt/file
+	kill -KILL "$(server_pid 0)"
+	wait_for state_is 0 dead
+	run_split ublkctl start 0
+	[ "$status" -eq 5 ]
+	[ "$err" = "ublkctl: start: device 0 is busy: mounted at /mnt" ]
+	umount /mnt
+	ublkctl start 0
+	mount "$device" /mnt
+	[ "$(</mnt/file)" = kept ]
+	umount /mnt
+	ublkctl del 0
+}
+
 @test "resize while mounted: ext4 and xfs grow; refused by name where the driver cannot" {
 	local fs
 	for fs in ext4 xfs; do

@@ -78,5 +78,5 @@ same_session() { # FROM TO
 	has_zero_copy || skip "restart and resize need Linux 6.16"
 	truncate -s 1G /srv/disk.img
 	mkfs.ext4 -q /srv/disk.img
-	same_session '^## When a server dies' '^.restart. is for upgrades' 8
+	same_session '^## When a server dies' '^That is about servers that die' 8
 }

@@ -329,7 +329,11 @@ modes_go_on() { # PATH MODE...
 	[ "$status" -eq 4 ]
 	[[ $err == *"no device 0"* ]]
 	device=$(add_target per-io file)
-	for command in recover restart quiesce; do
+	# what is well needs nothing, whatever else it could not have
+	run_split ublkctl recover 0
+	[ "$status" -eq 5 ]
+	[[ $err == *"device 0 is live, served by process "* ]]
+	for command in restart quiesce; do
 		run_split ublkctl $command 0
 		[ "$status" -eq 1 ]
 		[ -z "$output" ]
