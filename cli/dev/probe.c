@@ -171,17 +171,20 @@ static void view_init(struct dev_view *v, int id)
 
 /*
  * The driver calls a device live for a moment after its server has ended, while the disk goes already. So
- * one without a server is looked at again, until the driver knows. Not for long: a server in another PID
- * namespace cannot be seen from here, and has its device live.
+ * one without a server is looked at again, until the driver knows. Not for long, for all devices of this
+ * process together: a server in another PID namespace cannot be seen from here, and has its device live.
  */
 static int get_settled(struct ctrl *c, int id, struct ublksrv_ctrl_dev_info *info)
 {
-	const int64_t until = fs_now_ms() + SETTLE_MS;
+	static int64_t left_ms = SETTLE_MS;
+	const int64_t until = fs_now_ms() + left_ms;
 	int r;
 
 	while (!(r = ctrl_get_dev_info(c, (uint32_t)id, info)) && info->state == UBLK_S_DEV_LIVE &&
-	       !fs_pid_start(info->ublksrv_pid) && fs_now_ms() < until)
+	       !fs_pid_start(info->ublksrv_pid) && fs_now_ms() < until) {
 		fs_sleep_ms(SETTLE_POLL_MS);
+		left_ms = until - fs_now_ms();
+	}
 	return r;
 }
 
