@@ -64,10 +64,13 @@ static void say_more(struct io_uring *ring)
 
 int io_uring_get_events(struct io_uring *ring)
 {
-	struct io_uring_sqe *sqe = io_uring_get_sqe(ring);
+	struct io_uring_sqe *sqe;
 
+	/* the real one has something by itself: a slow thread's timeout that has passed meanwhile */
+	if (!log_.more)
+		return io_uring_submit_and_get_events(ring);
+	sqe = io_uring_get_sqe(ring);
 	note('g');
-	assert_true(log_.more > 0);
 	log_.more--;
 	io_uring_prep_nop(sqe);
 	sqe->user_data = ud_pack(UD_BACKEND, 0, 0, 0);
