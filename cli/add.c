@@ -22,7 +22,6 @@
 
 #define QUEUES_DEFAULT_MAX 4
 #define BATCH_DEPTH_MIN 2
-#define BUF_SLOTS_MAX 16384U /* of a ring's buffer table */
 
 /* Requests that the busiest thread can have at a time. */
 static unsigned int tags_per_thread(const struct dev_cfg *d)
@@ -37,7 +36,7 @@ static unsigned int tags_per_thread(const struct dev_cfg *d)
 static void choose_best(struct dev_cfg *d, const struct tgt_ops *tgt, uint64_t mask)
 {
 	if (!d->mode_word || strcmp(d->mode_word, ADD_MODE_BEST) || !tgt->fixed_bufs ||
-	    d->unprivileged || tags_per_thread(d) > BUF_SLOTS_MAX)
+	    d->unprivileged || tags_per_thread(d) > IOBUF_SLOTS_MAX)
 		return;
 	if (mask & UBLK_F_AUTO_BUF_REG)
 		d->mode = DATA_AUTO_ZC;
@@ -80,11 +79,11 @@ static int check_cfg(const struct dev_cfg *d, struct fail *f)
 	if (d->batch && iobuf_mode(d->mode)->per_io_only)
 		return fail_set(f, FAIL_USAGE, "--data-mode %s: the batch path has no such command",
 				iobuf_mode(d->mode)->name);
-	if (iobuf_mode(d->mode)->request_buf && tags > BUF_SLOTS_MAX)
+	if (iobuf_mode(d->mode)->request_buf && tags > IOBUF_SLOTS_MAX)
 		return fail_set(
 			f, FAIL_USAGE,
 			"%u requests per thread: the %s mode can have %u (fewer queues per thread or depth)",
-			tags, iobuf_mode(d->mode)->name, BUF_SLOTS_MAX);
+			tags, iobuf_mode(d->mode)->name, IOBUF_SLOTS_MAX);
 	if (d->phys_block_size && d->phys_block_size < d->block_size)
 		return fail_set(f, FAIL_USAGE,
 				"--physical-block-size: %llu is smaller than the block size %llu",
@@ -158,8 +157,10 @@ static int check_driver(struct dev_cfg *d, const struct tgt_ops *tgt, struct fai
 	return cmd_need_features(serve_wanted_flags(d), mask, f);
 }
 
-/* The target knows that its backing is taken; which device has it, the records tell. */
-/* Names the device with the same backing. Has it a server, which will keep it? */
+/*
+ * The target knows that its backing is taken; which device has it, the records tell: it is named. Has it a
+ * server, which will keep it?
+ */
 static bool name_attached(const struct dev_cfg *d, struct fail *f)
 {
 	_cleanup_free_ int *ids = NULL;

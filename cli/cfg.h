@@ -55,10 +55,9 @@ struct dev_cfg {
 	uint64_t max_io;	  /* bytes of one request */
 	bool read_only;
 	bool no_partscan;
-	bool unprivileged; /* belongs to a user without CAP_SYS_ADMIN */
-	bool mlock;	   /* I/O buffers locked in memory */
-	bool hugepages;	   /* I/O buffers in huge pages, if they can be had */
-	enum huge_pages huge_got;
+	bool unprivileged;    /* belongs to a user without CAP_SYS_ADMIN */
+	bool mlock;	      /* I/O buffers locked in memory */
+	bool hugepages;	      /* I/O buffers in huge pages, if they can be had */
 	unsigned int poll_us; /* how long a thread looks for work before it sleeps, 0: not */
 	enum recovery recovery;
 	bool quiesce; /* the driver can take the device from its server */
@@ -87,6 +86,14 @@ struct dev_cfg {
 static inline const char *cfg_io_name(unsigned int n)
 {
 	static const char *const names[] = { "auto", "direct", "buffered" };
+
+	return n < sizeof(names) / sizeof(names[0]) ? names[n] : (const char *)0;
+}
+
+/* What reads of a null device return. */
+static inline const char *cfg_null_data_name(unsigned int n)
+{
+	static const char *const names[] = { "zeros", "none" };
 
 	return n < sizeof(names) / sizeof(names[0]) ? names[n] : (const char *)0;
 }

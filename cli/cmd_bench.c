@@ -35,13 +35,6 @@ static const char *rw_word(unsigned int n)
 	return n < ARRAY_SIZE(words) ? words[n] : NULL;
 }
 
-static const char *null_data_word(unsigned int n)
-{
-	static const char *const words[] = { "zeros", "none" };
-
-	return n < ARRAY_SIZE(words) ? words[n] : NULL;
-}
-
 /* clang-format off: one option, one entry */
 static const struct opt bench_options[] = {
 	{ .name = "type",
@@ -61,7 +54,7 @@ static const struct opt bench_options[] = {
 	{ .name = "null-data",
 	  .type = OPT_WORD,
 	  .arg = "WHAT",
-	  .word = null_data_word,
+	  .word = cfg_null_data_name,
 	  .offset = AT(plan.dev.null_data),
 	  .help = "what reads of -t null return: zeros, or none where it can be" },
 	{ .name = "modes",

@@ -69,14 +69,6 @@ struct source {
 	uint64_t pid_start;
 };
 
-static uint64_t now_ns(void)
-{
-	struct timespec ts;
-
-	clock_gettime(CLOCK_MONOTONIC, &ts);
-	return (uint64_t)ts.tv_sec * NS_PER_S + (uint64_t)ts.tv_nsec;
-}
-
 /* -ENODATA: a device whose server keeps no counters, or that has none. */
 static int open_source(struct ctrl *c, int id, struct source *s, struct fail *f)
 {
@@ -211,7 +203,7 @@ static int watch(const struct stat_cfg *cfg, struct source *s, size_t nr, struct
 		 struct stat_row *before, struct fail *f)
 {
 	bool by_queue = cfg->queues;
-	uint64_t then = now_ns(), next = then;
+	uint64_t then = fs_now_ns(), next = then;
 	size_t n = take_all(s, nr, by_queue, before);
 	int r = 0;
 
@@ -226,7 +218,7 @@ static int watch(const struct stat_cfg *cfg, struct source *s, size_t nr, struct
 		r = follow_all(s, nr, by_queue, before, f);
 		if (r < 0)
 			break;
-		now = now_ns();
+		now = fs_now_ns();
 		take_all(s, nr, by_queue, rows);
 		for (size_t i = 0; i < n; i++) {
 			struct st_block sum = rows[i].sum;

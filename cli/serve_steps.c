@@ -155,7 +155,7 @@ static void fill_record(struct server *s)
 	snprintf(rec->queue_attr, sizeof(rec->queue_attr), "%s",
 		 s->cfg.queue_attr ? s->cfg.queue_attr : "");
 	snprintf(rec->hugepages, sizeof(rec->hugepages), "%s",
-		 s->cfg.hugepages ? cfg_huge_name(s->cfg.huge_got) : "");
+		 s->cfg.hugepages ? cfg_huge_name(s->eng ? eng_huge_pages(s->eng) : HUGE_NONE) : "");
 	snprintf(rec->version, sizeof(rec->version), "%s", UBLKCTL_VERSION);
 	rec->pid = getpid();
 	rec->pid_start = fs_pid_start(rec->pid);
@@ -316,9 +316,8 @@ static void note_huge_pages(struct server *s)
 {
 	if (!s->cfg.hugepages)
 		return;
-	s->cfg.huge_got = eng_huge_pages(s->eng);
 	fill_record(s);
-	if (s->cfg.huge_got != HUGE_NONE)
+	if (eng_huge_pages(s->eng) != HUGE_NONE)
 		return;
 	if (iobuf_mode(s->cfg.mode)->server_buf)
 		add_warning(s,

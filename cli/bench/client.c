@@ -12,6 +12,8 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "util/fs.h"
+
 /* of the time that is measured, at most so much goes by before it */
 #define WARMUP_TIME_SHARE 10
 
@@ -45,14 +47,6 @@ struct load_run {
 	pthread_cond_t changed;
 	struct job jobs[];
 };
-
-static uint64_t now_ns(void)
-{
-	struct timespec t;
-
-	clock_gettime(CLOCK_MONOTONIC, &t);
-	return (uint64_t)t.tv_sec * 1000000000ULL + (uint64_t)t.tv_nsec;
-}
 
 static uint64_t next_random(struct job *j)
 {
@@ -174,11 +168,11 @@ static void reap(struct job *j, const struct io_uring_cqe *cqe, uint64_t now)
 	if (j->from && !j->to && l->latency)
 		hist_add(&j->hist, now - j->started[slot]);
 	if (!j->from && j->done >= j->warmup) {
-		j->from = now ? now : now_ns();
+		j->from = now ? now : fs_now_ns();
 		j->done_from = j->done;
 	}
 	if (j->limit && j->done == j->warmup + j->limit)
-		end_count(j, now ? now : now_ns());
+		end_count(j, now ? now : fs_now_ns());
 	if (!j->over && (!j->limit || j->issued < j->warmup + j->limit))
 		issue(j, slot, now);
 }
@@ -207,7 +201,7 @@ static int turn(struct job *j)
 	if (r < 0 && r != -EINTR && r != -EAGAIN && r != -EBUSY)
 		return r;
 	if (j->clock)
-		now = now_ns();
+		now = fs_now_ns();
 	if (!j->limit)
 		look_at_clock(j, now);
 	if (atomic_load_explicit(&j->run->stop, memory_order_relaxed))
@@ -225,7 +219,7 @@ static void work(struct job *j)
 	const unsigned int depth = j->run->load->depth;
 	int r = 0;
 
-	j->begin = now_ns();
+	j->begin = fs_now_ns();
 	if (!j->warmup)
 		j->from = j->begin;
 	for (unsigned int slot = 0; slot < depth; slot++)

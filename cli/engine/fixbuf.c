@@ -12,14 +12,12 @@
 #include "engine/tgt_ops.h"
 #include "util/num.h"
 
-#define RING_BUFS_MAX 16384U /* slots of a buffer table */
-
 /* A table for server buffers; without one (too many tags) plain buffers do. */
 int fixbuf_init(struct q_thr *t)
 {
 	unsigned int tags = t->nr_qs * t->qs[0].depth;
 
-	if (!t->qs[0].buf || !t->tgt->fixed_bufs || tags > RING_BUFS_MAX ||
+	if (!t->qs[0].buf || !t->tgt->fixed_bufs || tags > IOBUF_SLOTS_MAX ||
 	    io_uring_register_buffers_sparse(&t->ring, tags) < 0)
 		return 0;
 	for (unsigned int i = 0; i < t->nr_qs; i++) {

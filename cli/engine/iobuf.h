@@ -11,6 +11,8 @@
 
 #include "cfg.h"
 
+#define IOBUF_SLOTS_MAX 16384U /* of a ring's buffer table, the kernel's limit */
+
 struct q;
 struct ublksrv_io_desc;
 

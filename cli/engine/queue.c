@@ -10,9 +10,9 @@
 #include <stdio.h>
 #include <string.h>
 #include <sys/prctl.h>
-#include <time.h>
 
 #include "engine/engine_int.h"
+#include "util/fs.h"
 #include "util/num.h"
 
 #ifndef PR_SET_IO_FLUSHER
@@ -162,14 +162,6 @@ static inline bool more_to_post(const struct q_thr *t)
 	return __atomic_load_n(t->ring.sq.kflags, __ATOMIC_RELAXED) & IORING_SQ_TASKRUN;
 }
 
-static inline uint64_t now_ns(void)
-{
-	struct timespec ts;
-
-	clock_gettime(CLOCK_MONOTONIC, &ts);
-	return (uint64_t)ts.tv_sec * 1000000000U + (uint64_t)ts.tv_nsec;
-}
-
 /* The thread sleeps until there is a completion. */
 static inline int wait_asleep(struct q_thr *t)
 {
@@ -200,12 +192,12 @@ static int wait_polling(struct q_thr *t)
 		return wait_asleep(t);
 	if (io_uring_sq_ready(&t->ring))
 		r = io_uring_submit_and_get_events(&t->ring);
-	until = now_ns() + t->poll_ns;
+	until = fs_now_ns() + t->poll_ns;
 	while (r >= 0 && !io_uring_cq_ready(&t->ring)) {
 		if (more_to_post(t)) {
 			r = io_uring_get_events(&t->ring);
 		} else {
-			if (now_ns() >= until)
+			if (fs_now_ns() >= until)
 				return wait_asleep(t);
 			relax();
 		}
@@ -221,7 +213,7 @@ static inline __attribute__((always_inline)) int turn(struct q_thr *t, int (*wai
 	/* EBUSY and EAGAIN: completions have to be reaped first */
 	if (r < 0 && r != -EINTR && r != -EBUSY && r != -EAGAIN)
 		return r;
-	t->now = now_ns();
+	t->now = fs_now_ns();
 	reap(t);
 	/* once: nobody waits long for others */
 	if (more_to_post(t)) {

@@ -13,19 +13,12 @@
 
 #define NULL_SIZE_DEFAULT (250ULL << 30)
 
-static const char *null_data_word(unsigned int n)
-{
-	static const char *const words[] = { "zeros", "none" };
-
-	return n < 2 ? words[n] : NULL;
-}
-
 /* clang-format off: one option, one entry */
 static const struct opt null_options[] = {
 	{ .name = "null-data",
 	  .type = OPT_WORD,
 	  .arg = "WHAT",
-	  .word = null_data_word,
+	  .word = cfg_null_data_name,
 	  .offset = offsetof(struct dev_cfg, null_data),
 	  .help = "what reads return: zeros, or none (zero-copy modes, to measure)" },
 	OPT_END

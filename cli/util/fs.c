@@ -136,10 +136,7 @@ int fs_read_all(int fd, size_t max, char **ret_text)
 
 int64_t fs_now_ms(void)
 {
-	struct timespec ts;
-
-	clock_gettime(CLOCK_MONOTONIC, &ts);
-	return (int64_t)ts.tv_sec * 1000 + ts.tv_nsec / 1000000;
+	return (int64_t)(fs_now_ns() / 1000000);
 }
 
 void fs_sleep_ms(unsigned int ms)

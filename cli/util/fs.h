@@ -9,6 +9,7 @@
 #include <stddef.h>
 #include <stdint.h>
 #include <sys/types.h>
+#include <time.h>
 
 #define FS_PATH_MAX 512
 
@@ -36,6 +37,16 @@ int fs_read_all(int fd, size_t max, char **ret_text);
 
 /* Milliseconds of CLOCK_MONOTONIC. */
 int64_t fs_now_ms(void);
+
+/* The same clock in ns; for I/O paths. */
+static inline uint64_t fs_now_ns(void)
+{
+	struct timespec ts;
+
+	clock_gettime(CLOCK_MONOTONIC, &ts);
+	return (uint64_t)ts.tv_sec * 1000000000U + (uint64_t)ts.tv_nsec;
+}
+
 void fs_sleep_ms(unsigned int ms);
 
 /* Start time of a process in clock ticks since boot (proc(5), field 22); 0 when it has ended. */

@@ -253,16 +253,18 @@ put_partition() { # DEVICE SECTORS
 }
 
 @test "kill -9 of the server at every step of add: it says so and leaves a clean machine" {
-	local step words
-	for words in "-r off" "-r reissue $(paths | sed -n 's/^batch$/-b/p')"; do
-		for step in 0 1 2 3 4 5 6 7 8; do
-			echo "$words step $step"
-			# shellcheck disable=SC2086 # words
-			dies_at "serve:$step" add -t file -f "$img" $words --timeout 10
-			[ "$status" -eq 1 ]
-			[ "$err" = "ublkctl: add: the server died before it was ready" ]
-			[ -z "$(ublkctl list --raw --noheadings)" ]
-			wait_for nothing_left
+	local step recovery path
+	for path in "" $(paths | sed -n 's/^batch$/-b/p'); do
+		for recovery in off reissue; do
+			for step in 0 1 2 3 4 5 6 7 8; do
+				echo "$path $recovery step $step"
+				# shellcheck disable=SC2086 # a word or none
+				dies_at "serve:$step" add -t file -f "$img" -r "$recovery" $path --timeout 10
+				[ "$status" -eq 1 ]
+				[ "$err" = "ublkctl: add: the server died before it was ready" ]
+				[ -z "$(ublkctl list --raw --noheadings)" ]
+				wait_for nothing_left
+			done
 		done
 	done
 	# with all steps done it works
@@ -422,7 +424,7 @@ put_partition() { # DEVICE SECTORS
 @test "memory pressure: writeback through a file device ends while memory is short" {
 	local disk free
 	disk=$(null_blk_make nullb-sink $((1 << 30)) memory_backed=0 discard=0)
-	for path in $(some_paths); do
+	for path in $(paths); do
 		device=$(add_on "$path" -t file -f "$disk" --io buffered --mlock -q 1 -d 32)
 		mkdir -p /tmp/fill
 		mount -t tmpfs -o size=100% fill /tmp/fill
