@@ -90,6 +90,26 @@ static void put_data(FILE *out, const struct bench_row *rows, size_t n)
 	fputs("END\n", out);
 }
 
+/*
+ * The bars of the paths that were measured: gnuplot refuses a column without a number.
+ */
+static void put_bars(FILE *out, const struct bench_row *rows, size_t n)
+{
+	static const char *const bars[] = { "2:xtic(1) title 'per-I/O'", "3:xtic(1) title 'batch'" };
+	const char *before = "plot";
+
+	for (int batch = 0; batch < 2; batch++) {
+		size_t i = 0;
+
+		while (i < n && rows[i].batch != batch)
+			i++;
+		if (i == n)
+			continue;
+		fprintf(out, "%s $data using %s", before, bars[batch]);
+		before = ",";
+	}
+}
+
 int bench_plot(const char *path, const struct bench_row *rows, size_t n, struct fail *f)
 {
 	FILE *out;
@@ -105,7 +125,7 @@ int bench_plot(const char *path, const struct bench_row *rows, size_t n, struct 
 	      "set ylabel 'requests per second'\nset grid y\nset key outside top center horizontal\n",
 	      out);
 	put_data(out, rows, n);
-	fputs("plot $data using 2:xtic(1) title 'per-I/O', '' using 3 title 'batch'", out);
+	put_bars(out, rows, n);
 	if (n && rows[0].batch < 0) {
 		fprintf(out, ", %.0f with lines title ", bench_iops(&rows[0]));
 		put_quoted(out, rows[0].target);

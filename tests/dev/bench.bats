@@ -151,9 +151,15 @@ bench_ended_by() { # STATUS
 	grep -qE '^"get-data" [0-9]+ NaN$' "$BATS_TEST_TMPDIR/script"
 	grep -qE ", [0-9]+ with lines title '$img'\$" "$BATS_TEST_TMPDIR/script"
 	[ -z "$err" ]
-	for name in '<svg' per-I/O batch copy get-data 'requests per second' "$img"; do
+	for name in '<svg' $(paths | sed 's/per-io/per-I\/O/') copy get-data 'requests per second' "$img"; do
 		grep -qF "$name" "it's.svg"
 	done
+	# one path alone
+	PATH=$bin:$PATH run_split ublkctl bench --ios 200 --repeat 1 --modes copy:per-io --plot one.svg
+	[ "$status" -eq 0 ]
+	[ -z "$err" ]
+	grep -qF per-I/O one.svg
+	! grep -qF batch one.svg || false
 	printf '#!/bin/sh\nexit 1\n' >"$bin/gnuplot"
 	PATH=$bin:$PATH run_split ublkctl bench --ios 200 --repeat 1 --modes copy:per-io --plot x.png
 	[ "$status" -eq 1 ]
