@@ -136,7 +136,8 @@ fake() { # NAME TEXT: a program of this name, first in PATH
 }
 
 @test "vm: a panic is one clear failure" {
-	run -123 --separate-stderr tests/vm/run sh -c 'echo before; echo c >/proc/sysrq-trigger; sleep 60'
+	# a moment for the output on its way through the pipe
+	run -123 --separate-stderr tests/vm/run sh -c 'echo before; sleep 1; echo c >/proc/sysrq-trigger; sleep 60'
 	[ "$output" = before ]
 	[[ $stderr == *"Kernel panic - not syncing"* ]]
 	[[ ${stderr_lines[-1]} == "vm: "*"kernel log"* ]]

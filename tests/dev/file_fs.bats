@@ -7,8 +7,6 @@
 load common
 load backing
 
-if full; then BATS_TEST_TIMEOUT=600; fi
-
 SIZE=$((320 << 20)) # the smallest xfs has 300 MiB
 
 # KIND TYPE MODE PATH; a row with + is in the slice

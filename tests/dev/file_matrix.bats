@@ -10,8 +10,6 @@
 load common
 load backing
 
-if full; then BATS_TEST_TIMEOUT=1800; fi
-
 SIZE=$(($(full && echo 32 || echo 16) << 20))
 
 setup_file() {

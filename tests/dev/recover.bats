@@ -11,7 +11,9 @@ setup() {
 	img=/dev/shm/backing
 	rounds=2
 	if full; then rounds=20; fi
-	truncate -s 32M "$img"
+	# a block for each write of the longest load: fio writes each once
+	size=$((rounds * 16))M
+	truncate -s "$size" "$img"
 }
 
 teardown() {
@@ -43,7 +45,7 @@ start_load() { # TARGET WRITES [FIO-OPTION]...
 	[ "$1" = file ] || verify=()
 	report=$BATS_TEST_TMPDIR/fio.json
 	fio --name=load --filename="$device" --rw=randwrite --bs=4k --iodepth=16 --ioengine=io_uring \
-		--direct=1 --size=32M --number_ios="$2" \
+		--direct=1 --size="$size" --number_ios="$2" \
 		--thinktime=10000 --thinktime_blocks=16 \
 		--output-format=json --output="$report" \
 		"${verify[@]}" "${@:3}" >/dev/null 2>&1 3>&- &
@@ -103,7 +105,7 @@ kill_server() { # ID
 }
 
 add_target() { # PATH TARGET WORD...
-	local words=(-t null -s 32M)
+	local words=(-t null -s "$size")
 	[ "$2" = null ] || words=(-t file -f "$img")
 	add_on "$1" "${words[@]}" "${@:3}"
 }
@@ -378,7 +380,7 @@ modes_go_on() { # PATH MODE...
 	run_split ublkctl recover 0
 	[ "$status" -eq 1 ]
 	[[ $err == *"$img"*"No such file"* ]]
-	truncate -s 32M "$img"
+	truncate -s "$size" "$img"
 	run_split ublkctl recover 0
 	[ "$status" -eq 1 ]
 	[[ $err == *"another file is there" ]]
@@ -387,7 +389,7 @@ modes_go_on() { # PATH MODE...
 	run_split ublkctl recover 0
 	[ "$status" -eq 1 ]
 	[[ $err == *"$img has 1048576 bytes"* ]]
-	truncate -s 32M "$img"
+	truncate -s "$size" "$img"
 	chmod 666 /run/ublkctl/0.json
 	run_split ublkctl recover 0
 	[ "$status" -eq 6 ]
