@@ -8,7 +8,6 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "cmd.h"
 #include "dev/affinity.h"
 #include "dev/dev.h"
 #include "engine/iobuf.h"
@@ -143,18 +142,18 @@ static int check_driver(struct dev_cfg *d, const struct tgt_ops *tgt, struct fai
 {
 	struct ctrl c;
 	uint64_t mask;
-	int r = cmd_open_ctrl(&c, (int)d->timeout_s * 1000, f);
+	int r = dev_open_ctrl(&c, (int)d->timeout_s * 1000, f);
 
 	if (r < 0)
 		return r;
-	r = cmd_get_features(&c, &mask, f);
+	r = dev_get_features(&c, &mask, f);
 	ctrl_close(&c);
 	if (r < 0)
 		return r;
 	choose_best(d, tgt, mask);
 	/* where the driver has it, a device that can be recovered can also be handed over */
 	d->quiesce = d->recovery != RECOVERY_OFF && (mask & UBLK_F_QUIESCE);
-	return cmd_need_features(serve_wanted_flags(d), mask, f);
+	return dev_need_features(serve_wanted_flags(d), mask, f);
 }
 
 /*

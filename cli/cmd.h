@@ -56,6 +56,7 @@ extern const struct cmd cmd_add, cmd_del, cmd_list, cmd_recover, cmd_quiesce, cm
 /* n-th command, NULL behind the last. */
 const struct cmd *cmd_at(unsigned int n);
 const struct cmd *cmd_find(const char *name);
+extern const struct opt cmd_common_options[];
 /* Table of all options of a command: its own, those of targets, the common ones. */
 void cmd_merge_options(const struct cmd *c, struct opt table[OPT_MAX + 1]);
 
@@ -111,16 +112,6 @@ int cmd_dump_cli(struct fail *f);
 		.offset = (out) + offsetof(struct out_opts, bytes), .help = "sizes in bytes"       \
 	}
 
-/* Opens the control device; every failure gets a text that says what to do about it. */
-int cmd_open_ctrl(struct ctrl *c, int timeout_ms, struct fail *f);
-/* GET_FEATURES (Linux 6.5 or later). */
-int cmd_get_features(struct ctrl *c, uint64_t *ret, struct fail *f);
-/* FAIL_UNSUPPORTED that names the first of the wanted features that mask has not. */
-int cmd_need_features(uint64_t wanted, uint64_t mask, struct fail *f);
-/* dev_probe() with a text for every failure. */
-int cmd_probe(struct ctrl *c, int id, struct dev_view *ret, struct fail *f);
-/* Until the disk's node is there with that size in bytes; -ETIME. */
-int cmd_wait_node(int id, uint64_t size, unsigned int timeout_s, struct fail *f);
 /* The ids of all operands, each once, malloc()ed; one that is no id is wrong usage. */
 int cmd_ids(const struct cmd_args *a, int **ret_ids, size_t *ret_count, struct fail *f);
 /* The same, or those of all devices; one of the two must be asked for. */

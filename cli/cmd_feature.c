@@ -7,6 +7,7 @@
 
 #include "abi/feature.h"
 #include "cmd.h"
+#include "dev/dev.h"
 #include "util/cleanup.h"
 
 struct feature_cfg {
@@ -78,11 +79,11 @@ static int feature_run(const struct cmd_args *a, struct fail *f)
 			 .json_extra_arg = &mask64 };
 	struct ctrl c;
 	uint64_t mask;
-	int r = cmd_open_ctrl(&c, CMD_TIMEOUT_DEFAULT * 1000, f);
+	int r = dev_open_ctrl(&c, CMD_TIMEOUT_DEFAULT * 1000, f);
 
 	if (r < 0)
 		return r;
-	r = cmd_get_features(&c, &mask, f);
+	r = dev_get_features(&c, &mask, f);
 	ctrl_close(&c);
 	if (r < 0)
 		return r;

@@ -36,13 +36,16 @@ void cmd_print_overview(void)
 
 void cmd_print_usage(const struct cmd *c)
 {
-	struct opt table[OPT_MAX + 1];
-
-	cmd_merge_options(c, table);
 	printf("Usage: ublkctl %s [OPTION]...%s%s\n\n%c%s.\n\nOptions:\n", c->name,
 	       c->operands ? " " : "", c->operands ? c->operands : "", c->summary[0] & ~0x20,
 	       c->summary + 1);
-	opt_print_help(table);
+	opt_print_help(c->options);
+	opt_print_help(cmd_common_options);
+	if (c->flags & CMD_TARGET_OPTIONS)
+		for (unsigned int i = 0; tgt_at(i); i++) {
+			printf("\nOptions with -t %s:\n", tgt_at(i)->name);
+			opt_print_help(tgt_at(i)->options);
+		}
 	if (c->columns) {
 		size_t n;
 		const struct col *cols = c->columns(&n);

@@ -135,7 +135,7 @@ static int list_run(const struct cmd_args *a, struct fail *f)
 		return fail_errno(f, ENOMEM, "cannot list devices");
 	/* the driver of this machine knows nothing of a recorded tree */
 	fail_set(&why, 0, "the tree is a recorded one");
-	has_ctrl = n && fs_root_is_real() && cmd_open_ctrl(&c, LIST_TIMEOUT_MS, &why) == 0;
+	has_ctrl = n && fs_root_is_real() && dev_open_ctrl(&c, LIST_TIMEOUT_MS, &why) == 0;
 	missing = probe_all(has_ctrl ? &c : NULL, cfg, ids, n, a->nr_operands > 0, views, &o.nr_rows);
 	if (has_ctrl)
 		ctrl_close(&c);

@@ -62,11 +62,11 @@ static int prepare(const struct recover_cfg *cfg, int id, struct record *ret, st
 	int64_t deadline = fs_now_ms() + (int64_t)cfg->wait_s * 1000;
 	struct dev_view v;
 	struct ctrl c;
-	int r = cmd_open_ctrl(&c, (int)cfg->timeout_s * 1000, f);
+	int r = dev_open_ctrl(&c, (int)cfg->timeout_s * 1000, f);
 
 	if (r < 0)
 		return r;
-	r = cmd_probe(&c, id, &v, f);
+	r = dev_look(&c, id, &v, f);
 	if (!r)
 		r = revive_load(&v, cfg->timeout_s, ret, f);
 	if (!r)

@@ -93,7 +93,7 @@ static int update_size(void *arg, struct fail *f)
 {
 	const struct update *u = arg;
 	struct ctrl c;
-	int r = cmd_open_ctrl(&c, INT32_MAX, f);
+	int r = dev_open_ctrl(&c, INT32_MAX, f);
 
 	if (r < 0)
 		return r;
@@ -109,12 +109,12 @@ static int resize(struct ctrl *c, const struct resize_cfg *cfg, int id, uint64_t
 	struct dev_view v;
 	struct update u;
 	uint64_t mask;
-	int r = cmd_get_features(c, &mask, f);
+	int r = dev_get_features(c, &mask, f);
 
 	if (!r)
-		r = cmd_need_features(UBLK_F_UPDATE_SIZE, mask, f);
+		r = dev_need_features(UBLK_F_UPDATE_SIZE, mask, f);
 	if (!r)
-		r = cmd_probe(c, id, &v, f);
+		r = dev_look(c, id, &v, f);
 	if (!r && !v.has_disk)
 		r = fail_set(f, EINVAL, "device %d has no disk", id);
 	if (!r)
@@ -130,7 +130,7 @@ static int resize(struct ctrl *c, const struct resize_cfg *cfg, int id, uint64_t
 	u = (struct update){ (uint32_t)id, size, v.flags & UBLK_F_UNPRIVILEGED_DEV };
 	r = cmd_in_helper(update_size, &u, cfg->timeout_s, f);
 	if (!r)
-		r = cmd_wait_node(id, size, cfg->timeout_s, f);
+		r = dev_wait_node(id, size, cfg->timeout_s, f);
 	return r < 0 ? r : note_size(&rec, size, f);
 }
 
@@ -146,7 +146,7 @@ static int resize_run(const struct cmd_args *a, struct fail *f)
 			     "SIZE: '%s' is no whole number of bytes, K, M, G... from 512 bytes to 8E",
 			     a->operands[1]);
 	if (!r)
-		r = cmd_open_ctrl(&c, (int)cfg->timeout_s * 1000, f);
+		r = dev_open_ctrl(&c, (int)cfg->timeout_s * 1000, f);
 	if (r < 0)
 		return r;
 	r = resize(&c, cfg, id, size, f);

@@ -60,7 +60,7 @@ static int check_can(const struct dev_view *v, struct fail *f)
 
 static int look(struct ctrl *c, int id, struct dev_view *v, struct fail *f)
 {
-	int r = cmd_probe(c, id, v, f);
+	int r = dev_look(c, id, v, f);
 
 	return r < 0 ? r : check_can(v, f);
 }
@@ -82,7 +82,7 @@ static int quiesce_dev(void *arg, struct fail *f)
 {
 	const struct question *q = arg;
 	struct ctrl c;
-	int r = cmd_open_ctrl(&c, INT32_MAX, f);
+	int r = dev_open_ctrl(&c, INT32_MAX, f);
 
 	if (r < 0)
 		return r;
@@ -146,7 +146,7 @@ static int quiesce_one(int id, const void *arg, struct fail *f)
 	const struct restart_cfg *cfg = arg;
 	struct dev_view v;
 	struct ctrl c;
-	int r = cmd_open_ctrl(&c, (int)cfg->timeout_s * 1000, f);
+	int r = dev_open_ctrl(&c, (int)cfg->timeout_s * 1000, f);
 
 	if (r < 0)
 		return r;
@@ -175,7 +175,7 @@ static int prepare(const struct restart_cfg *cfg, int id, struct record *ret, bo
 {
 	struct dev_view v;
 	struct ctrl c;
-	int r = cmd_open_ctrl(&c, (int)cfg->timeout_s * 1000, f);
+	int r = dev_open_ctrl(&c, (int)cfg->timeout_s * 1000, f);
 
 	*ret_taken = false;
 	if (r < 0)

@@ -183,7 +183,7 @@ static int set_affinity(struct ctrl *c, int id, const char *text, struct fail *f
 {
 	static struct dev_view v;
 	static struct job j;
-	int r = cmd_probe(c, id, &v, f);
+	int r = dev_look(c, id, &v, f);
 
 	c->unprivileged = !r && (v.flags & UBLK_F_UNPRIVILEGED_DEV);
 	if (!r && v.queues > 0)
@@ -213,7 +213,7 @@ static int set_affinity_run(const struct cmd_args *a, struct fail *f)
 	if (!r)
 		r = aff_check(text, UBLK_MAX_NR_QUEUES, f);
 	if (!r)
-		r = cmd_open_ctrl(&c, (int)cfg->timeout_s * 1000, f);
+		r = dev_open_ctrl(&c, (int)cfg->timeout_s * 1000, f);
 	if (r < 0)
 		return r;
 	r = set_affinity(&c, id, text, f);

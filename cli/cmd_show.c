@@ -60,7 +60,7 @@ static int find_params(void *arg, struct fail *f)
 {
 	struct finds *x = arg;
 	struct ctrl c;
-	int r = cmd_open_ctrl(&c, SHOW_TIMEOUT_MS, f);
+	int r = dev_open_ctrl(&c, SHOW_TIMEOUT_MS, f);
 
 	c.unprivileged = x->unprivileged;
 	if (!r)
@@ -252,8 +252,8 @@ static int show_run(const struct cmd_args *a, struct fail *f)
 	/* the driver of this machine knows nothing of a recorded tree */
 	fail_set(&why, 0, "the tree is a recorded one");
 	if (fs_root_is_real())
-		cmd_open_ctrl(&c, SHOW_TIMEOUT_MS, &why);
-	r = cmd_probe(c.ops ? &c : NULL, id, &v, f);
+		dev_open_ctrl(&c, SHOW_TIMEOUT_MS, &why);
+	r = dev_look(c.ops ? &c : NULL, id, &v, f);
 	if (!r) {
 		if (!c.ops)
 			msg_hint("only what sysfs and /proc tell: %s", why.text);

@@ -33,11 +33,11 @@ static int prepare(const struct start_cfg *cfg, int id, struct record *ret, stru
 	char user[DEV_USER_TEXT];
 	struct dev_view v;
 	struct ctrl c;
-	int r = cmd_open_ctrl(&c, (int)cfg->timeout_s * 1000, f);
+	int r = dev_open_ctrl(&c, (int)cfg->timeout_s * 1000, f);
 
 	if (r < 0)
 		return r;
-	r = cmd_probe(&c, id, &v, f);
+	r = dev_look(&c, id, &v, f);
 	ctrl_close(&c);
 	if (r < 0)
 		return r;
@@ -61,7 +61,7 @@ static int delete_stopped(void *arg, struct fail *f)
 	struct ublksrv_ctrl_dev_info info;
 	uint32_t id = (uint32_t)rec->cfg.id;
 	struct ctrl c;
-	int r = cmd_open_ctrl(&c, INT32_MAX, f);
+	int r = dev_open_ctrl(&c, INT32_MAX, f);
 
 	if (r < 0)
 		return r;
@@ -107,7 +107,7 @@ static int start_one(int id, const void *arg, struct fail *f)
 		r = make_anew(cfg, &rec, f);
 	if (r < 0 || cfg->foreground)
 		return r;
-	r = cmd_wait_node(id, rec.cfg.size, cfg->timeout_s, f);
+	r = dev_wait_node(id, rec.cfg.size, cfg->timeout_s, f);
 	return r < 0 ? r : cmd_print_path(id, f);
 }
 

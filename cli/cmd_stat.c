@@ -73,7 +73,7 @@ struct source {
 static int open_source(struct ctrl *c, int id, struct source *s, struct fail *f)
 {
 	struct dev_view v;
-	int r = cmd_probe(c, id, &v, f);
+	int r = dev_look(c, id, &v, f);
 
 	if (r < 0)
 		return r;
@@ -164,7 +164,7 @@ static int follow(struct source *s, bool *ret_new, struct fail *f)
 	*ret_new = fs_pid_start(s->pid) != s->pid_start;
 	if (!*ret_new)
 		return 0;
-	r = cmd_open_ctrl(&c, STAT_TIMEOUT_MS, f);
+	r = dev_open_ctrl(&c, STAT_TIMEOUT_MS, f);
 	if (r < 0)
 		return r;
 	while ((r = open_source(&c, s->id, &next, f)) == -ENODATA && fs_now_ms() < until)
@@ -239,7 +239,7 @@ static int open_all(const int *ids, size_t n, bool asked, struct source *s, size
 {
 	struct ctrl c;
 	size_t k = 0;
-	int first = 0, r = cmd_open_ctrl(&c, STAT_TIMEOUT_MS, f);
+	int first = 0, r = dev_open_ctrl(&c, STAT_TIMEOUT_MS, f);
 
 	if (r < 0)
 		return r;

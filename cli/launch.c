@@ -6,7 +6,6 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "cmd.h"
 #include "daemon.h"
 #include "dev/dev.h"
 #include "serve.h"
@@ -26,7 +25,7 @@ static int delete_left(void *arg, struct fail *f)
 	struct ublksrv_ctrl_dev_info info;
 	uint32_t id = (uint32_t)m->id;
 	struct ctrl c;
-	int r = cmd_open_ctrl(&c, INT32_MAX, f);
+	int r = dev_open_ctrl(&c, INT32_MAX, f);
 
 	if (r < 0)
 		return r;
@@ -70,7 +69,7 @@ int launch(struct dev_cfg *cfg, struct launched *ret, struct fail *f)
 	*ret = (struct launched){ .id = m.id, .pid = m.pid, .cookie = m.cookie };
 	if (*m.text)
 		msg_warn("%s", m.text);
-	r = cmd_wait_node(m.id, cfg->size, cfg->timeout_s, f);
+	r = dev_wait_node(m.id, cfg->size, cfg->timeout_s, f);
 	if (r < 0)
 		launch_undo(cfg, ret);
 	return r;

@@ -20,7 +20,7 @@ static const struct cmd *const commands[] = {
 };
 
 /* clang-format off: one option, one entry */
-static const struct opt common_options[] = {
+const struct opt cmd_common_options[] = {
 	{ .name = "verbose",
 	  .type = OPT_FLAG,
 	  .offset = offsetof(struct cmd_common, verbose),
@@ -65,7 +65,7 @@ void cmd_merge_options(const struct cmd *c, struct opt table[OPT_MAX + 1])
 	if (c->flags & CMD_TARGET_OPTIONS)
 		for (unsigned int i = 0; tgt_at(i); i++)
 			n = append(table, n, tgt_at(i)->options, c->target_offset);
-	append(table, n, common_options, 0);
+	append(table, n, cmd_common_options, 0);
 }
 
 /* ---- exit status ------------------------------------------------------------------------ */

@@ -29,7 +29,9 @@ static int bad_number(const struct opt *o, const char *arg, int err, struct fail
 				o->pow2 ? "a power of two from " : "in the range ",
 				(unsigned long long)o->min, (unsigned long long)o->max);
 	return fail_set(f, FAIL_USAGE, "--%s: '%s' is not a %s", o->name, arg,
-			o->type == OPT_SIZE ? "size" : "number");
+			o->type == OPT_SIZE ?
+				"size (a whole number of bytes, or of K, M, G, T, P or E)" :
+				"number");
 }
 
 static int set_number(const struct opt *o, const char *arg, void *value, struct fail *f)

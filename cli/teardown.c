@@ -6,7 +6,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "cmd.h"
 #include "daemon.h"
 #include "dev/dev.h"
 #include "util/cleanup.h"
@@ -116,7 +115,7 @@ static int stop_and_delete(void *arg, struct fail *f)
 	struct target_dev *t = arg;
 	uint32_t id = (uint32_t)t->view.id;
 	struct ctrl c;
-	int r = cmd_open_ctrl(&c, INT32_MAX, f); /* the caller has the deadline */
+	int r = dev_open_ctrl(&c, INT32_MAX, f); /* the caller has the deadline */
 
 	if (r < 0)
 		return r;
@@ -348,12 +347,12 @@ int teardown(const struct teardown_how *how, const int *ids, size_t n, struct fa
 	int r, first = 0;
 	struct ctrl c;
 
-	r = cmd_open_ctrl(&c, (int)how->timeout_s * 1000, f);
+	r = dev_open_ctrl(&c, (int)how->timeout_s * 1000, f);
 	if (r < 0)
 		return r;
 	/* a driver too old to tell has no safe stop either */
 	ctrl_get_features(&c, &features);
-	r = how->safe_only ? cmd_need_features(UBLK_F_SAFE_STOP_DEV, features, f) : 0;
+	r = how->safe_only ? dev_need_features(UBLK_F_SAFE_STOP_DEV, features, f) : 0;
 	if (r < 0) {
 		ctrl_close(&c);
 		return r;

@@ -6,7 +6,7 @@
 #include <string.h>
 
 #include "bench/bench.h"
-#include "cmd.h"
+#include "dev/dev.h"
 #include "engine/iobuf.h"
 #include "serve.h"
 
@@ -84,11 +84,11 @@ int bench_check_driver(struct bench_plan *p, struct fail *f)
 	struct ctrl c;
 	uint64_t mask;
 	size_t n = 0;
-	int r = cmd_open_ctrl(&c, (int)p->dev.timeout_s * 1000, f);
+	int r = dev_open_ctrl(&c, (int)p->dev.timeout_s * 1000, f);
 
 	if (r < 0)
 		return r;
-	r = cmd_get_features(&c, &mask, f);
+	r = dev_get_features(&c, &mask, f);
 	ctrl_close(&c);
 	for (size_t i = 0; !r && i < p->nr_cells; i++) {
 		struct dev_cfg d = p->dev;
@@ -98,7 +98,7 @@ int bench_check_driver(struct bench_plan *p, struct fail *f)
 		if (!(serve_wanted_flags(&d) & ~mask))
 			p->cells[n++] = p->cells[i];
 		else if (!p->cells[i].optional)
-			r = cmd_need_features(serve_wanted_flags(&d), mask, f);
+			r = dev_need_features(serve_wanted_flags(&d), mask, f);
 	}
 	p->nr_cells = n;
 	return r;

@@ -55,6 +55,17 @@ bool dev_disk_left(int id);
 /* What of the device is still there: its sysfs entries or one of its nodes. */
 bool dev_anything_left(int id);
 
+/* Opens the control device; every failure gets a text that says what to do about it. */
+int dev_open_ctrl(struct ctrl *c, int timeout_ms, struct fail *f);
+/* GET_FEATURES (Linux 6.5 or later). */
+int dev_get_features(struct ctrl *c, uint64_t *ret, struct fail *f);
+/* FAIL_UNSUPPORTED that names the first of the wanted features that mask has not. */
+int dev_need_features(uint64_t wanted, uint64_t mask, struct fail *f);
+/* dev_probe() with a text for every failure. */
+int dev_look(struct ctrl *c, int id, struct dev_view *ret, struct fail *f);
+/* Until the disk's node is there with that size in bytes; -ETIME. */
+int dev_wait_node(int id, uint64_t size, unsigned int timeout_s, struct fail *f);
+
 /* "N" or "/dev/ublkbN" or "/dev/ublkcN" → id; -FAIL_USAGE with a text. */
 int dev_parse_operand(const char *s, int *ret_id, struct fail *f);
 

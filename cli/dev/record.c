@@ -16,6 +16,8 @@
 
 #define REC_DIR "/run/ublkctl"
 #define REC_MAX_BYTES (64 * 1024)
+#define LOCK_MS 2000 /* for another writer of a record */
+#define LOCK_POLL_MS 5
 
 /* Numbers and switches: one row is written, read and range-checked alike. */
 enum field_type { F_BOOL, F_UINT, F_U64 };
@@ -289,20 +291,29 @@ int rec_from_json(const char *text, struct record *ret)
 	return r;
 }
 
-int rec_read(int dirfd, int id, struct record *ret)
+static int open_record(int dirfd, int id, int access)
 {
 	char name[32];
+	int fd;
+
+	rec_name(name, sizeof(name), id);
+	/* O_NONBLOCK: a planted fifo must not block */
+	fd = openat(dirfd, name, access | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC);
+	if (fd < 0)
+		return errno == ELOOP ? -EPERM : -errno;
+	return fd;
+}
+
+int rec_read(int dirfd, int id, struct record *ret)
+{
 	_cleanup_free_ char *text = NULL;
-	_cleanup_fd_ int fd = -1;
+	_cleanup_fd_ int fd = open_record(dirfd, id, O_RDONLY);
 	struct record rec;
 	struct stat st;
 	int r;
 
-	rec_name(name, sizeof(name), id);
-	/* O_NONBLOCK: a planted fifo must not block */
-	fd = openat(dirfd, name, O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC);
 	if (fd < 0)
-		return errno == ELOOP ? -EPERM : -errno;
+		return fd;
 	if (fstat(fd, &st) < 0)
 		return -errno;
 	/* a recorded tree belongs to whoever checked it out */
@@ -333,12 +344,49 @@ int rec_load(int id, struct record *ret)
 	return root < 0 ? root : rec_read(root, id, ret);
 }
 
+static bool is_record(int fd, int dirfd, int id)
+{
+	struct stat a, b;
+	char name[32];
+
+	rec_name(name, sizeof(name), id);
+	return fstat(fd, &a) == 0 && fstatat(dirfd, name, &b, AT_SYMLINK_NOFOLLOW) == 0 &&
+	       a.st_dev == b.st_dev && a.st_ino == b.st_ino;
+}
+
+/*
+ * Keeps other writers of a record out until the descriptor is closed. This kind of lock takes the right to
+ * write, so only those can hold it whose word the record is. A new record in its place has a new lock.
+ */
+static int lock_record(int dirfd, int id)
+{
+	const int64_t until = fs_now_ms() + LOCK_MS;
+	struct flock whole = { .l_type = F_WRLCK, .l_whence = SEEK_SET };
+
+	for (;;) {
+		_cleanup_fd_ int fd = open_record(dirfd, id, O_RDWR);
+
+		if (fd < 0)
+			return fd;
+		if (fcntl(fd, F_OFD_SETLK, &whole) < 0) {
+			if (errno != EAGAIN && errno != EACCES)
+				return -errno;
+			if (fs_now_ms() >= until)
+				return -ETIME;
+			fs_sleep_ms(LOCK_POLL_MS);
+		} else if (is_record(fd, dirfd, id)) {
+			return steal_fd(&fd);
+		}
+	}
+}
+
 int rec_update(int id, uint64_t cookie, void (*change)(struct record *rec, const void *arg),
 	       const void *arg)
 {
 	_cleanup_fd_ int dir = rec_open_dir(false);
+	_cleanup_fd_ int lock = dir < 0 ? dir : lock_record(dir, id);
 	struct record rec;
-	int r = dir < 0 ? dir : rec_read(dir, id, &rec);
+	int r = lock < 0 ? lock : rec_read(dir, id, &rec);
 
 	if (r < 0)
 		return r;

@@ -55,8 +55,9 @@ int rec_remove(int dirfd, int id, uint64_t cookie);
  */
 int rec_read(int dirfd, int id, struct record *ret);
 /*
- * Changes the record of a device as it is now: others may have written it since it was read. change()
- * gets it with arg. -ESTALE: the id is another device's by now.
+ * Changes the record of a device as it is now: others may have written it since it was read, and may be
+ * about to. change() gets it with arg. -ESTALE: the id is another device's by now; -ETIME: another writer
+ * did not get done.
  */
 int rec_update(int id, uint64_t cookie, void (*change)(struct record *rec, const void *arg),
 	       const void *arg);

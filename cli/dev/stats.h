@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Counters of a running server, read from its memory (engine/stats.h) without its help.
+ * Counters of a running server, read from its memory (util/stats_page.h) without its help.
  */
 #ifndef DEV_STATS_H
 #define DEV_STATS_H
@@ -8,7 +8,7 @@
 #include <stddef.h>
 #include <sys/types.h>
 
-#include "engine/stats.h"
+#include "util/stats_page.h"
 
 struct stats {
 	const struct st_head *head;

@@ -16,7 +16,7 @@
 #include "engine/backend.h"
 #include "engine/bufmem.h"
 #include "engine/iobuf.h"
-#include "engine/stats.h"
+#include "util/stats_page.h"
 #include "engine/tgt_ops.h"
 #include "engine/udata.h"
 #include "msg.h"

@@ -5,8 +5,8 @@
  * thread alone, a few instructions per request, without any order: a reader sees counters that are
  * right each by itself.
  */
-#ifndef ENGINE_STATS_H
-#define ENGINE_STATS_H
+#ifndef UTIL_STATS_PAGE_H
+#define UTIL_STATS_PAGE_H
 
 #include <stdint.h>
 

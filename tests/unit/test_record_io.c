@@ -145,6 +145,80 @@ static void test_concurrent_writers(void **state)
 	close(dir);
 }
 
+static int make_record_dir(void)
+{
+	char path[128];
+	int fd;
+
+	setenv("UBLKCTL_SYSROOT", root, 1);
+	snprintf(path, sizeof(path), "%s/run", root);
+	assert_int_equal(mkdir(path, 0755), 0);
+	fd = rec_open_dir(true);
+	assert_true(fd >= 0);
+	return fd;
+}
+
+static void grow(struct record *rec, const void *arg)
+{
+	rec->cfg.size += *(const uint64_t *)arg;
+}
+
+static int grow_many(void)
+{
+	const uint64_t more = 512;
+
+	for (unsigned int i = 0; i < WRITES; i++)
+		if (rec_update(7, 0, grow, &more) < 0)
+			return 1;
+	return 0;
+}
+
+/* What one changes the other does not undo. */
+static void test_concurrent_updates(void **state)
+{
+	struct record r = numbered(0);
+	int dir, status;
+
+	(void)state;
+	dir = make_record_dir();
+	assert_int_equal(rec_write(dir, &r), 0);
+	for (unsigned int i = 0; i < 2; i++) {
+		pid_t pid = fork();
+
+		assert_true(pid >= 0);
+		if (!pid)
+			_exit(grow_many());
+	}
+	for (unsigned int i = 0; i < 2; i++) {
+		assert_true(wait(&status) > 0);
+		assert_int_equal(status, 0);
+	}
+	assert_int_equal(rec_read(dir, 7, &r), 0);
+	assert_int_equal(r.cfg.size, numbered(0).cfg.size + 2 * WRITES * 512ULL);
+	close(dir);
+}
+
+/* One that is stuck costs the others a while, not their lives. */
+static void test_stuck_update(void **state)
+{
+	struct flock whole = { .l_type = F_WRLCK, .l_whence = SEEK_SET };
+	const uint64_t more = 512;
+	struct record r = numbered(0), now;
+	int dir, fd;
+
+	(void)state;
+	dir = make_record_dir();
+	assert_int_equal(rec_write(dir, &r), 0);
+	fd = openat(dir, "7.json", O_RDWR | O_CLOEXEC);
+	assert_int_equal(fcntl(fd, F_OFD_SETLK, &whole), 0);
+	assert_int_equal(rec_update(7, 0, grow, &more), -ETIME);
+	assert_int_equal(rec_read(dir, 7, &now), 0);
+	assert_true(now.cfg.size == r.cfg.size);
+	close(fd);
+	assert_int_equal(rec_update(7, 0, grow, &more), 0);
+	close(dir);
+}
+
 /* A writer that has the pid of one that died while writing. */
 static void test_leftover_temporary(void **state)
 {
@@ -415,6 +489,8 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test_setup_teardown(test_remove, setup, teardown),
 		TEST(test_concurrent_writers),
+		TEST(test_concurrent_updates),
+		TEST(test_stuck_update),
 		TEST(test_leftover_temporary),
 		TEST(test_full_disk),
 		TEST(test_no_inodes),
