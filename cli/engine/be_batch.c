@@ -6,7 +6,6 @@
  */
 #include <errno.h>
 #include <stdlib.h>
-#include <string.h>
 
 #include "engine/queue.h"
 
@@ -34,7 +33,8 @@ struct commit {
 struct batch_q {
 	/* tags come in here */
 	struct io_uring_buf_ring *ring;
-	uint8_t *bufs;
+	struct bufmem mem;
+	uint8_t *bufs;	      /* its start */
 	unsigned int nr_bufs; /* a power of two */
 	unsigned int pos[8];  /* bytes of each buffer already used */
 	bool refetch;	      /* the FETCH ended for want of buffers */
@@ -94,11 +94,13 @@ static int init_tag_bufs(struct q_thr *t, struct q *q, struct batch_q *b)
 	b->nr_bufs = 2;
 	while (b->nr_bufs * TAG_BUF_LEN < q->depth * TAG_BYTES + TAG_BUF_LEN)
 		b->nr_bufs *= 2;
-	b->bufs = aligned_alloc(TAG_BUF_LEN, (size_t)b->nr_bufs * TAG_BUF_LEN);
+	r = bufmem_map((size_t)b->nr_bufs * TAG_BUF_LEN, &b->mem);
+	if (r < 0)
+		return r;
+	b->bufs = b->mem.p;
 	b->ring = aligned_alloc(4096, 4096);
-	if (!b->bufs || !b->ring)
+	if (!b->ring)
 		return -ENOMEM;
-	memset(b->bufs, 0, (size_t)b->nr_bufs * TAG_BUF_LEN);
 	io_uring_buf_ring_init(b->ring);
 	reg.ring_addr = (uintptr_t)b->ring;
 	reg.ring_entries = b->nr_bufs;
@@ -156,7 +158,7 @@ static void batch_fini(struct q_thr *t)
 		free(b->commit[0].elems);
 		free(b->commit[1].elems);
 		free(b->tag_elems);
-		free(b->bufs);
+		bufmem_free(&b->mem);
 		free(b->ring);
 		free(b);
 		t->qs[i].be = NULL;

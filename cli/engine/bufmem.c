@@ -5,6 +5,7 @@
 #include <stdint.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <sys/random.h>
 
 #include "util/fs.h"
 #include "util/num.h"
@@ -18,7 +19,29 @@
 #define HUGE_MIN 65536UL
 #define HUGE_MAX (1UL << 30)
 
+/* 32 to 80 of the 128 TiB that 47 bits have */
+#define APART_MIN (UINT64_C(32) << 40)
+#define APART_MAX (UINT64_C(80) << 40)
+
 #define MAP_FLAGS (MAP_PRIVATE | MAP_ANONYMOUS)
+
+/*
+ * Where no other process has memory, a hint for mmap(): the driver's batch path (seen with Linux 7.3.4) goes
+ * on for a moment when its server is killed, in a thread of the kernel that has any process' memory, and
+ * writes data of requests and tags there, at the addresses of the dead server's buffers. Programs,
+ * libraries, heaps and stacks lie at both ends of the address space; this is in the middle, and at random.
+ * Memory that is not there is an error that the driver handles. Where addresses are fewer, the kernel
+ * chooses, as ever.
+ */
+static void *apart(void)
+{
+	uint64_t n;
+
+	if (sizeof(void *) < 8 || getrandom(&n, sizeof(n), GRND_NONBLOCK) != sizeof(n))
+		return NULL;
+	n = APART_MIN + n % (APART_MAX - APART_MIN);
+	return (void *)(uintptr_t)(n & ~(HUGE_MAX - 1));
+}
 
 /* Bytes of the huge page that one entry of a page directory maps. */
 static size_t huge_size(void)
@@ -42,7 +65,7 @@ static int from_pool(size_t len, size_t page, struct bufmem *ret)
 	void *p;
 
 	len = num_round_up(len, page);
-	p = mmap(NULL, len, PROT_READ | PROT_WRITE, MAP_FLAGS | MAP_HUGETLB | size, -1, 0);
+	p = mmap(apart(), len, PROT_READ | PROT_WRITE, MAP_FLAGS | MAP_HUGETLB | size, -1, 0);
 	if (p == MAP_FAILED)
 		return -errno;
 	if (madvise(p, len, MADV_POPULATE_WRITE) < 0) {
@@ -74,7 +97,7 @@ static bool has_transparent(size_t page)
  */
 static int reserve(size_t len, size_t align, void **ret)
 {
-	uint8_t *p = mmap(NULL, len + align, PROT_NONE, MAP_FLAGS | MAP_NORESERVE, -1, 0);
+	uint8_t *p = mmap(apart(), len + align, PROT_NONE, MAP_FLAGS | MAP_NORESERVE, -1, 0);
 	size_t skip;
 
 	if (p == MAP_FAILED)
@@ -131,6 +154,16 @@ int bufmem_alloc(size_t len, bool lock, bool huge, struct bufmem *ret)
 		return r;
 	}
 	*ret = m;
+	return 0;
+}
+
+int bufmem_map(size_t len, struct bufmem *ret)
+{
+	void *p = mmap(apart(), len, PROT_READ | PROT_WRITE, MAP_FLAGS | MAP_POPULATE, -1, 0);
+
+	if (p == MAP_FAILED)
+		return -errno;
+	*ret = (struct bufmem){ .p = p, .len = len };
 	return 0;
 }
 

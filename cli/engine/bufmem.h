@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Memory of I/O buffers: usual or huge pages, reserved only or there from the start.
+ * Memory that the driver writes to: usual or huge pages, reserved only or there from the start, and at
+ * addresses that no other process uses.
  */
 #ifndef ENGINE_BUFMEM_H
 #define ENGINE_BUFMEM_H
@@ -23,6 +24,8 @@ struct bufmem {
  * -errno. bufmem_free() gives them back and takes an empty struct too.
  */
 int bufmem_alloc(size_t len, bool lock, bool huge, struct bufmem *ret);
+/* The same for bookkeeping: usual pages, all there from the start. */
+int bufmem_map(size_t len, struct bufmem *ret);
 void bufmem_free(struct bufmem *m);
 
 #endif

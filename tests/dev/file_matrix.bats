@@ -137,7 +137,7 @@ option_cells() {
   copy       per-io  loop      4  --poll 500
   auto-zc    batch   ext4      4  --poll 500
   copy       batch   null_blk  1  --hugepages
-  user-copy  per-io  xfs       4  --hugepages
+  user-copy  per-io  xfs       4  --hugepages -d 64
   copy       batch   dm        1  --mlock -d 64
   zero-copy  batch   loop      4  --affinity 0=1
   copy       per-io  ext4      1  --scheduler mq-deadline
@@ -149,6 +149,7 @@ END
 
 @test "with the options of the I/O path" {
 	local mode path kind queues words count=0
+	# 128 MiB: what queues, depth and size of a request of each row need at most
 	echo 64 >/proc/sys/vm/nr_hugepages
 	while read -r mode path kind queues words; do
 		# an older driver has less, but the option is of use all the same

@@ -73,6 +73,7 @@ same_as_backing() {
 	dd if="$device" of="$BATS_TEST_TMPDIR/image" bs=1M iflag=direct status=none
 	ublkctl del 0
 	cmp "$BATS_TEST_TMPDIR/image" "$img"
+	rm "$BATS_TEST_TMPDIR/image"
 }
 
 delete_target() { # TARGET
