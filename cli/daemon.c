@@ -7,6 +7,7 @@
 #include <poll.h>
 #include <signal.h>
 #include <stddef.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/socket.h>
@@ -87,6 +88,12 @@ static void daemon_child(int (*fn)(void *arg, int report_fd), void *arg, int fd)
 	setsid();
 	/* once more: a session leader could get a terminal */
 	pid = fork();
+	if (pid < 0) {
+		m.kind = DAEMON_FAILED;
+		m.err = errno;
+		snprintf(m.text, sizeof(m.text), "cannot fork: %s", strerror(m.err));
+		daemon_report(fd, &m);
+	}
 	if (pid)
 		_exit(pid < 0);
 	become_daemon(fd);

@@ -20,6 +20,11 @@ static int read_record(const struct dev_view *v, struct record *ret, struct fail
 		return fail_set(f, EPERM,
 				"the record of device %d is not to be trusted: others can write to it",
 				v->id);
+	if (r == -EPROTO || r == -EFBIG)
+		return fail_set(
+			f, EINVAL,
+			"the record of device %d is damaged, or another version's: what it was made with is not known",
+			v->id);
 	if (r < 0)
 		return fail_errno(f, -r, "cannot read the record of device %d", v->id);
 	if (!v->cookie || ret->cookie != v->cookie)

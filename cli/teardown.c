@@ -270,9 +270,10 @@ static int begin(struct ctrl *c, struct target_dev *t, int id, struct fail *f)
 	if (r < 0)
 		return fail_errno(f, -r, "cannot look at device %d", id);
 	if (t->how->keep && !t->view.has_record)
-		return fail_set(f, EINVAL,
-				"device %d has no record: 'ublkctl start' could not bring it back",
-				id);
+		return fail_set(
+			f, EINVAL,
+			"device %d has no record that can be believed: 'ublkctl start' could not bring it back",
+			id);
 	if (t->how->force)
 		dev_find_user(id, t->user);
 	return start_stop(t, f);

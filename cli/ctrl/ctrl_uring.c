@@ -93,7 +93,8 @@ static int uring_submit(void *priv, const struct ctrl_cmd *cmd, int timeout_ms)
 	if (r >= 0 && buf)
 		memcpy(theirs, buf, cmd->hdr.len);
 	free(buf);
-	return r;
+	/* nobody cancels here: io_uring could not start the process that was to carry it out */
+	return r == -ECANCELED ? -EAGAIN : r;
 }
 
 static void uring_close(void *priv)

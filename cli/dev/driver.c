@@ -57,8 +57,10 @@ int dev_open_ctrl(struct ctrl *c, int timeout_ms, struct fail *f)
 	if (r == -ENOENT || r == -ENODEV || r == -ENXIO)
 		return no_driver(f);
 	if (r == -EACCES || r == -EPERM)
-		return fail_set(f, -r, "no permission to open /dev/ublk-control (%s): this needs root",
-				strerror(-r));
+		return fail_set(
+			f, -r,
+			"no permission to open /dev/ublk-control (%s): this needs root, or udev rules for users",
+			strerror(-r));
 	return fail_errno(f, -r, "cannot open /dev/ublk-control");
 }
 

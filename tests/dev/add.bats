@@ -208,6 +208,25 @@ load common
 	[[ $err == *"kernel.io_uring_disabled is 2"* ]]
 }
 
+@test "no room for another process: said at every step, nothing is left" {
+	local group=/sys/fs/cgroup/few n
+	echo +pids >/sys/fs/cgroup/cgroup.subtree_control
+	mkdir "$group"
+	# add, the first child, the server, what it forks to delete the device, its two threads
+	for n in 1 2 3 4 5; do
+		echo "$n processes"
+		echo "$n" >"$group/pids.max"
+		# shellcheck disable=SC2016 # for the other shell
+		run_split sh -c 'echo $$ >"$1/cgroup.procs" && exec "$2" add -t null -q 2' sh "$group" \
+			"$PWD/${BUILD:-build}/ublkctl"
+		[ "$status" -eq 1 ]
+		[[ $err == *"Resource temporarily unavailable"* ]]
+		[ "$(wc -l <<<"$err")" -eq 1 ]
+		nothing_left
+	done
+	rmdir "$group"
+}
+
 @test "without privileges: status 6 and one line" {
 	for words in "add -t null" feature "del 0"; do
 		# shellcheck disable=SC2086

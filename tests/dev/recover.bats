@@ -396,6 +396,17 @@ modes_go_on() { # PATH MODE...
 	[ "$status" -eq 6 ]
 	[[ $err == *"not to be trusted"* ]]
 	chmod 644 /run/ublkctl/0.json
+	cp /run/ublkctl/0.json "$BATS_TEST_TMPDIR/record"
+	for damage in '' '{}' '{"schema": 2}' "$(head -c 200000 /dev/zero | tr '\0' x)"; do
+		printf '%s' "$damage" >/run/ublkctl/0.json
+		run_split ublkctl recover 0
+		[ "$status" -eq 1 ]
+		[[ $err == *"the record of device 0 is damaged, or another version's"* ]]
+		run_split ublkctl stop 0
+		[ "$status" -eq 1 ]
+		[[ $err == *"no record that can be believed"* ]]
+	done
+	cp "$BATS_TEST_TMPDIR/record" /run/ublkctl/0.json
 	mv /run/ublkctl/0.json /run/ublkctl/kept
 	run_split ublkctl recover 0
 	[ "$status" -eq 1 ]
