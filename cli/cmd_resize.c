@@ -84,7 +84,7 @@ static int note_size(const struct record *rec, uint64_t size, struct fail *f)
 
 /* In a helper process: a stop that is stuck, or a quiesce that waits, makes the driver wait as well. */
 struct update {
-	uint32_t id;
+	const struct record *rec;
 	uint64_t size;
 	bool unprivileged;
 };
@@ -98,9 +98,11 @@ static int update_size(void *arg, struct fail *f)
 	if (r < 0)
 		return r;
 	c.unprivileged = u->unprivileged;
-	r = ctrl_update_size(&c, u->id, u->size);
+	r = ctrl_update_size(&c, (uint32_t)u->rec->cfg.id, u->size);
 	ctrl_close(&c);
-	return r < 0 ? fail_errno(f, -r, "cannot resize device %u", u->id) : 0;
+	/* here: whatever becomes of the caller, the record has the size that the device has */
+	return r < 0 ? fail_errno(f, -r, "cannot resize device %d", u->rec->cfg.id) :
+		       note_size(u->rec, u->size, f);
 }
 
 static int resize(struct ctrl *c, const struct resize_cfg *cfg, int id, uint64_t size, struct fail *f)
@@ -127,11 +129,9 @@ static int resize(struct ctrl *c, const struct resize_cfg *cfg, int id, uint64_t
 		r = tgt_find(rec.cfg.target)->resize(&rec.cfg, size, f);
 	if (r < 0)
 		return r;
-	u = (struct update){ (uint32_t)id, size, v.flags & UBLK_F_UNPRIVILEGED_DEV };
+	u = (struct update){ &rec, size, v.flags & UBLK_F_UNPRIVILEGED_DEV };
 	r = cmd_in_helper(update_size, &u, cfg->timeout_s, f);
-	if (!r)
-		r = dev_wait_node(id, size, cfg->timeout_s, f);
-	return r < 0 ? r : note_size(&rec, size, f);
+	return r < 0 ? r : dev_wait_node(id, size, cfg->timeout_s, f);
 }
 
 static int resize_run(const struct cmd_args *a, struct fail *f)

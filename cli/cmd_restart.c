@@ -194,21 +194,6 @@ static int prepare(const struct restart_cfg *cfg, int id, struct record *ret, bo
 	return r;
 }
 
-/*
- * Between two servers the device has none: who presses Ctrl-C then, or loses the connection, would
- * leave it so.
- */
-static void hold_signals(sigset_t *ret_before)
-{
-	sigset_t set;
-
-	sigemptyset(&set);
-	sigaddset(&set, SIGINT);
-	sigaddset(&set, SIGTERM);
-	sigaddset(&set, SIGHUP);
-	sigprocmask(SIG_BLOCK, &set, ret_before);
-}
-
 static int restart_one(int id, const void *arg, struct fail *f)
 {
 	struct record rec;
@@ -216,7 +201,11 @@ static int restart_one(int id, const void *arg, struct fail *f)
 	bool taken;
 	int r;
 
-	hold_signals(&before);
+	/*
+	 * Between two servers the device has none: who presses Ctrl-C then, or loses the connection, would
+	 * leave it so.
+	 */
+	cmd_hold_signals(&before);
 	r = prepare(arg, id, &rec, &taken, f);
 	if (!r)
 		r = revive_serve(&rec, SERVE_RECOVER, false, f);

@@ -57,7 +57,6 @@ static int prepare(const struct start_cfg *cfg, int id, struct record *ret, stru
 static int delete_stopped(void *arg, struct fail *f)
 {
 	const struct record *rec = arg;
-	_cleanup_fd_ int dir = rec_open_dir(false);
 	struct ublksrv_ctrl_dev_info info;
 	uint32_t id = (uint32_t)rec->cfg.id;
 	struct ctrl c;
@@ -69,8 +68,6 @@ static int delete_stopped(void *arg, struct fail *f)
 	r = ctrl_get_dev_info(&c, id, &info);
 	if (!r && (info.ublksrv_flags != rec->cookie || info.state != UBLK_S_DEV_DEAD))
 		return fail_set(f, EBUSY, "device %u was started meanwhile", id);
-	if (!r && dir >= 0)
-		rec_remove(dir, rec->cfg.id, rec->cookie);
 	if (!r)
 		r = ctrl_del_dev(&c, id);
 	ctrl_close(&c);
@@ -83,6 +80,7 @@ static int delete_stopped(void *arg, struct fail *f)
  */
 static int make_anew(const struct start_cfg *cfg, struct record *rec, struct fail *f)
 {
+	_cleanup_fd_ int dir = rec_open_dir(false);
 	int r = cmd_in_helper(delete_stopped, rec, cfg->timeout_s, f);
 	size_t n;
 
@@ -90,6 +88,8 @@ static int make_anew(const struct start_cfg *cfg, struct record *rec, struct fai
 		return r;
 	r = revive_serve(rec, SERVE_ADD, cfg->foreground, f);
 	n = strlen(f->text);
+	if (r < 0 && dir >= 0)
+		rec_remove(dir, rec->cfg.id, rec->cookie);
 	if (r < 0 && n)
 		snprintf(f->text + n, sizeof(f->text) - n, "; device %d is gone", rec->cfg.id);
 	return r;

@@ -91,8 +91,8 @@ static int open_source(struct ctrl *c, int id, struct source *s, struct fail *f)
 	s->pid = (pid_t)v.pid;
 	s->pid_start = fs_pid_start(s->pid);
 	for (unsigned int i = 0; stats_block(&s->stats, i); i++)
-		if (stats_block(&s->stats, i)->queue >= s->queues)
-			s->queues = stats_block(&s->stats, i)->queue + 1;
+		if (stats_queue(stats_block(&s->stats, i)) >= s->queues)
+			s->queues = stats_queue(stats_block(&s->stats, i)) + 1;
 	return 0;
 }
 
@@ -105,7 +105,7 @@ static size_t take_rows(const struct source *s, bool by_queue, struct stat_row *
 	for (size_t i = 0; i < n; i++)
 		rows[i] = (struct stat_row){ .id = s->id, .queue = by_queue ? (int64_t)i : -1 };
 	for (unsigned int i = 0; (b = stats_block(&s->stats, i)); i++)
-		stats_add(&rows[by_queue ? b->queue % n : 0].sum, b);
+		stats_add(&rows[by_queue ? stats_queue(b) % n : 0].sum, b);
 	for (size_t i = 0; i < n; i++)
 		rows[i].in_flight = stats_in_flight(&rows[i].sum);
 	return n;

@@ -12,12 +12,25 @@
 #include "msg.h"
 #include "protect.h"
 
-/* The id arrives when the server is asked to end; the end of the pipe is the server's. */
+struct order {
+	uint64_t cookie;
+	uint32_t id;
+};
+
+/* Ids are used again: somebody else may have deleted the device meanwhile. */
+static bool is_same(struct ctrl *c, const struct order *o)
+{
+	struct ublksrv_ctrl_dev_info info;
+
+	return ctrl_get_dev_info(c, o->id, &info) == 0 && info.ublksrv_flags == o->cookie;
+}
+
+/* The order arrives when the server is asked to end; the end of the pipe is the server's. */
 static void companion_main(int fd, void *arg)
 {
 	struct ctrl c = { 0 };
 	const char *stage;
-	uint32_t id;
+	struct order o;
 
 	if (ctrl_open(&c, INT32_MAX, &stage) < 0)
 		return;
@@ -26,9 +39,11 @@ static void companion_main(int fd, void *arg)
 	if (chdir("/") < 0 || isolate_namespace() < 0 || isolate_root() < 0)
 		msg_debug("the companion keeps its view of the file systems");
 	protect_memory();
-	if (read(fd, &id, sizeof(id)) == (ssize_t)sizeof(id)) {
-		ctrl_stop_dev(&c, id);
-		ctrl_del_dev(&c, id);
+	if (read(fd, &o, sizeof(o)) == (ssize_t)sizeof(o)) {
+		if (is_same(&c, &o))
+			ctrl_stop_dev(&c, o.id);
+		if (is_same(&c, &o))
+			ctrl_del_dev(&c, o.id);
 	}
 	ctrl_close(&c);
 }
@@ -44,11 +59,13 @@ int companion_start(struct companion *c, bool unprivileged)
 	return 0;
 }
 
-int companion_delete(struct companion *c, uint32_t id)
+int companion_delete(struct companion *c, uint32_t id, uint64_t cookie)
 {
+	const struct order o = { .cookie = cookie, .id = id };
+
 	if (c->busy)
 		return 0;
-	if (c->fd < 0 || write(c->fd, &id, sizeof(id)) != (ssize_t)sizeof(id))
+	if (c->fd < 0 || write(c->fd, &o, sizeof(o)) != (ssize_t)sizeof(o))
 		return -ESRCH;
 	c->busy = true;
 	return 0;

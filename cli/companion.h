@@ -18,8 +18,11 @@ struct companion {
 
 /* To be called before the server has threads or descriptors of the device. 0 or -errno. */
 int companion_start(struct companion *c, bool unprivileged);
-/* Tells it to stop and delete the device; once is enough. 0, or -ESRCH when it is gone. */
-int companion_delete(struct companion *c, uint32_t id);
+/*
+ * Tells it to stop and delete the device, if it still has that cookie; once is enough. 0, or -ESRCH when
+ * it is gone.
+ */
+int companion_delete(struct companion *c, uint32_t id, uint64_t cookie);
 /* It outlives the server only while it deletes the device, which waits for the server. */
 void companion_dismiss(struct companion *c);
 

@@ -83,7 +83,7 @@ static void on_signal(struct server *s)
 	} else {
 		msg_hint("device %d: ending on signal %u", s->cfg.id, si.ssi_signo);
 		s->undo = si.ssi_signo == SERVE_SIG_UNDO;
-		if (companion_delete(&s->companion, (uint32_t)s->cfg.id) < 0)
+		if (companion_delete(&s->companion, (uint32_t)s->cfg.id, s->rec.cookie) < 0)
 			msg_error("cannot delete the device: no companion process; use 'ublkctl del %d'",
 				  s->cfg.id);
 	}
@@ -239,6 +239,7 @@ static int prepare_process(struct server *s, struct fail *f)
 		return r;
 	s->step = STEP_TARGET;
 	r = isolate_namespace();
+	s->own_ns = r == 0;
 	if (r < 0)
 		msg_debug("no mount namespace of its own: %s", strerror(-r));
 	r = ctrl_open(&s->ctrl, 1, &stage);
@@ -267,7 +268,8 @@ static int serve_device(struct server *s)
 		undo(s, &f);
 		return -EPIPE;
 	}
-	r = isolate_root();
+	/* in a namespace shared with others it would be their root as well */
+	r = s->own_ns ? isolate_root() : 0;
 	if (r < 0)
 		msg_debug("keeps its view of the file systems: %s", strerror(-r));
 	run(s);

@@ -33,7 +33,9 @@ struct server {
 	int rec_dir, cdev, sig_fd;
 	struct companion companion;
 	struct eng *eng;
-	bool undo; /* nobody was told of the device: what its target made goes with it */
+	bool was_stopped; /* in the record that it took over */
+	bool own_ns;	  /* its mounts are nobody else's */
+	bool undo;	  /* nobody was told of the device: what its target made goes with it */
 	char warning[FAIL_TEXT];
 };
 

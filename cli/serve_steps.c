@@ -239,9 +239,10 @@ static int check_adopted(struct server *s, struct fail *f)
 		return fail_errno(f, -r, "cannot look at device %d", s->cfg.id);
 	if (info.ublksrv_flags != s->rec.cookie)
 		return fail_set(f, ENODEV, "device %d is gone", s->cfg.id);
-	/* what was changed while the last server ended; nobody else writes from here on */
+	/* what was changed while the last server ended */
 	if (rec_read(s->rec_dir, s->cfg.id, &now) == 0 && now.cookie == s->rec.cookie) {
 		s->cfg.size = now.cfg.size;
+		s->was_stopped = now.stopped;
 		snprintf(s->rec.affinity, sizeof(s->rec.affinity), "%s", now.affinity);
 		s->cfg.affinity = *s->rec.affinity ? s->rec.affinity : NULL;
 		fill_record(s);
@@ -410,9 +411,23 @@ static int step_tune(struct server *s, struct fail *f)
 	return 0;
 }
 
+/* What other commands may have changed since it was read is theirs: size, CPUs, the wish to stop. */
+static void commit(struct record *now, const void *arg)
+{
+	const struct server *s = arg;
+	struct record rec = s->rec;
+
+	rec.cfg.size = now->cfg.size;
+	if (rec.cfg.file_size < now->cfg.file_size)
+		rec.cfg.file_size = now->cfg.file_size;
+	memcpy(rec.affinity, now->affinity, sizeof(rec.affinity));
+	rec.stopped = now->stopped && !s->was_stopped;
+	*now = rec;
+}
+
 static int step_commit(struct server *s, struct fail *f)
 {
-	int r = rec_write(s->rec_dir, &s->rec);
+	int r = rec_update(s->cfg.id, s->rec.cookie, commit, s);
 
 	return r < 0 ? fail_errno(f, -r, "cannot write the record of device %d", s->cfg.id) : 0;
 }

@@ -137,13 +137,14 @@ static bool find_mount(const struct nodes *n, char *text)
 
 static bool find_swap(const struct nodes *n, char *text)
 {
-	char path[FS_PATH_MAX], line[FS_PATH_MAX], dev[FS_PATH_MAX];
+	char path[FS_PATH_MAX], line[FS_PATH_MAX], dev[FS_PATH_MAX], type[16];
 	_cleanup_file_ FILE *f = fopen(fs_path(path, "/proc/swaps"), "re");
 	struct stat st;
 
 	while (f && fgets(line, sizeof(line), f)) {
-		if (sscanf(line, "%511s", dev) == 1 && stat(dev, &st) == 0 && S_ISBLK(st.st_mode) &&
-		    nodes_has(n, st.st_rdev)) {
+		/* files are not asked for: one can be on a dead network file system */
+		if (sscanf(line, "%511s %15s", dev, type) == 2 && !strcmp(type, "partition") &&
+		    stat(dev, &st) == 0 && S_ISBLK(st.st_mode) && nodes_has(n, st.st_rdev)) {
 			snprintf(text, DEV_USER_TEXT, "used as swap space");
 			return true;
 		}
@@ -191,8 +192,9 @@ static bool find_loop(const struct nodes *n, char *text)
 		if (strncmp(e->d_name, "loop", 4))
 			continue;
 		fs_path(path, "/sys/block/%.64s/loop/backing_file", e->d_name);
-		if (fs_read_text(path, file, sizeof(file)) == 0 && stat(file, &st) == 0 &&
-		    S_ISBLK(st.st_mode) && nodes_has(n, st.st_rdev)) {
+		/* nor here */
+		if (fs_read_text(path, file, sizeof(file)) == 0 && !strncmp(file, "/dev/", 5) &&
+		    stat(file, &st) == 0 && S_ISBLK(st.st_mode) && nodes_has(n, st.st_rdev)) {
 			snprintf(text, DEV_USER_TEXT, "backing of %.64s", e->d_name);
 			return true;
 		}

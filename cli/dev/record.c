@@ -164,19 +164,6 @@ int rec_write(int dirfd, const struct record *rec)
 	return fs_write_atomic(dirfd, name, text, strlen(text));
 }
 
-int rec_remove(int dirfd, int id, uint64_t cookie)
-{
-	struct record rec;
-	char name[32];
-	int r;
-
-	rec_name(name, sizeof(name), id);
-	r = rec_read(dirfd, id, &rec);
-	if (!r && rec.cookie == cookie && unlinkat(dirfd, name, 0) < 0)
-		r = -errno;
-	return r == -ENOENT ? 0 : r;
-}
-
 /* Whole number of a member in [min, max]; max is INT64_MAX or less. */
 static int get_num(struct json_object *o, const char *key, uint64_t min, uint64_t max, uint64_t *ret)
 {
@@ -378,6 +365,21 @@ static int lock_record(int dirfd, int id)
 			return steal_fd(&fd);
 		}
 	}
+}
+
+int rec_remove(int dirfd, int id, uint64_t cookie)
+{
+	/* or a change on its way would put it back; whoever is stuck with it does not keep it */
+	_cleanup_fd_ int lock = lock_record(dirfd, id);
+	struct record rec;
+	char name[32];
+	int r;
+
+	rec_name(name, sizeof(name), id);
+	r = rec_read(dirfd, id, &rec);
+	if (!r && rec.cookie == cookie && unlinkat(dirfd, name, 0) < 0)
+		r = -errno;
+	return r == -ENOENT ? 0 : r;
 }
 
 int rec_update(int id, uint64_t cookie, void (*change)(struct record *rec, const void *arg),

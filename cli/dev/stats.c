@@ -10,6 +10,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "abi/ublk_abi.h"
 #include "util/cleanup.h"
 #include "util/fs.h"
 
@@ -33,7 +34,7 @@ static int open_stats(pid_t pid)
 		link[n] = '\0';
 		if (strncmp(link, LINK_START, strlen(LINK_START)))
 			continue;
-		fd = openat(dirfd(d), e->d_name, O_RDONLY | O_CLOEXEC);
+		fd = openat(dirfd(d), e->d_name, O_RDONLY | O_NONBLOCK | O_CLOEXEC);
 		return fd < 0 ? -errno : fd;
 	}
 	return -ENOENT;
@@ -42,29 +43,37 @@ static int open_stats(pid_t pid)
 int stats_map(pid_t pid, struct stats *ret)
 {
 	_cleanup_fd_ int fd = open_stats(pid);
-	const struct st_head *h;
+	struct st_head h;
 	struct stat st;
 	size_t len;
 	void *p;
+	int seals;
 
 	if (fd < 0)
 		return fd;
 	if (fstat(fd, &st) < 0)
 		return -errno;
+	/* one that got shorter would end whoever reads it */
+	seals = S_ISREG(st.st_mode) ? fcntl(fd, F_GET_SEALS) : -1;
 	len = (size_t)st.st_size;
-	if (len < sizeof(*h))
+	if (seals < 0 || !(seals & F_SEAL_SHRINK) || len < sizeof(h))
 		return -EPROTO;
 	p = mmap(NULL, len, PROT_READ, MAP_SHARED, fd, 0);
 	if (p == MAP_FAILED)
 		return -errno;
-	h = p;
-	if (h->magic != ST_MAGIC || h->block_bytes != sizeof(struct st_block) ||
-	    h->nr_blocks > (len - sizeof(*h)) / sizeof(struct st_block)) {
+	memcpy(&h, p, sizeof(h));
+	if (h.magic != ST_MAGIC || h.block_bytes != sizeof(struct st_block) ||
+	    h.nr_blocks > (len - sizeof(h)) / sizeof(struct st_block)) {
 		munmap(p, len);
 		return -EPROTO;
 	}
-	*ret = (struct stats){ .head = h, .len = len };
+	*ret = (struct stats){ .head = p, .len = len, .nr_blocks = h.nr_blocks };
 	return 0;
+}
+
+unsigned int stats_queue(const struct st_block *b)
+{
+	return __atomic_load_n(&b->queue, __ATOMIC_RELAXED) % UBLK_MAX_NR_QUEUES;
 }
 
 void stats_unmap(struct stats *s)
@@ -76,7 +85,7 @@ void stats_unmap(struct stats *s)
 
 const struct st_block *stats_block(const struct stats *s, unsigned int n)
 {
-	return n < s->head->nr_blocks ? (const struct st_block *)(const void *)(s->head + 1) + n : NULL;
+	return n < s->nr_blocks ? (const struct st_block *)(const void *)(s->head + 1) + n : NULL;
 }
 
 /* The counters of a block, one after the other. */

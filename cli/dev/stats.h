@@ -13,6 +13,7 @@
 struct stats {
 	const struct st_head *head;
 	size_t len;
+	unsigned int nr_blocks; /* as it was: what is mapped is the server's, which can be anybody's */
 };
 
 /*
@@ -21,6 +22,8 @@ struct stats {
  */
 int stats_map(pid_t pid, struct stats *ret);
 void stats_unmap(struct stats *s);
+/* Queue of a block, below UBLK_MAX_NR_QUEUES whatever the server has written there. */
+unsigned int stats_queue(const struct st_block *b);
 /* n-th block, in no order of threads or queues; NULL behind the last. */
 const struct st_block *stats_block(const struct stats *s, unsigned int n);
 /* Adds what b counted to sum; thread and queue of sum stay. */

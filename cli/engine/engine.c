@@ -138,8 +138,10 @@ static int stats_open(struct eng *e)
 	void *p;
 
 	e->stats_len = sizeof(struct st_head) + n * sizeof(struct st_block);
-	e->stats_fd = memfd_create(ST_NAME, MFD_CLOEXEC);
-	if (e->stats_fd < 0 || ftruncate(e->stats_fd, (off_t)e->stats_len) < 0)
+	/* readers map it: it stays as long as it is */
+	e->stats_fd = memfd_create(ST_NAME, MFD_CLOEXEC | MFD_ALLOW_SEALING);
+	if (e->stats_fd < 0 || ftruncate(e->stats_fd, (off_t)e->stats_len) < 0 ||
+	    fcntl(e->stats_fd, F_ADD_SEALS, F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL) < 0)
 		return -errno;
 	p = mmap(NULL, e->stats_len, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_POPULATE, e->stats_fd,
 		 0);

@@ -103,7 +103,12 @@ int file_open_backing(struct dev_cfg *cfg, struct backing *b, struct fail *f)
 		return fail_errno(f, errno, "cannot open %s", cfg->file);
 	if (cfg->same_backing && fstat(b->fd, &st) == 0 && file_check_identity(cfg, &st, f) < 0)
 		return -f->err;
-	if (cfg->create && fstat(b->fd, &st) == 0)
+	if (fstat(b->fd, &st) < 0)
+		return fail_errno(f, errno, "cannot use %s", cfg->file);
+	if (S_ISBLK(st.st_mode) != b->is_bdev)
+		return fail_set(f, EBUSY, "%s: another file has taken its place just now", cfg->file);
+	/* of what was opened: the name can be another file's by now */
+	if (!cfg->same_backing)
 		set_identity(cfg, &st);
 	if (b->is_bdev && !cfg->read_only && ioctl(b->fd, BLKROGET, &ro) == 0 && ro)
 		return fail_set(f, EACCES, "%s is read only (use --read-only)", cfg->file);

@@ -158,6 +158,26 @@ load common
 	done
 }
 
+@test "a reader that has gone: no device stays that nobody was told of" {
+	run_split bash -o pipefail -c "'$PWD/${BUILD:-build}/ublkctl' add -t null | true"
+	[ "$status" -eq 1 ]
+	[[ $err == *"device 0 is deleted again: Broken pipe" ]]
+	nothing_left
+}
+
+@test "without a mount namespace of its own a server leaves the caller's root and /proc alone" {
+	local before
+	before=$(</proc/self/mountinfo)
+	echo 0 >/proc/sys/user/max_mnt_namespaces
+	ublkctl add -t null
+	[ "$(readlink "/proc/$(server_pid 0)/ns/mnt")" = "$(readlink /proc/self/ns/mnt)" ]
+	[ "$(</proc/self/mountinfo)" = "$before" ]
+	ublkctl del 0
+	echo 1000 >/proc/sys/user/max_mnt_namespaces
+	[ "$(</proc/self/mountinfo)" = "$before" ]
+	nothing_left
+}
+
 @test "add --json prints the device like list --json" {
 	ublkctl add -t null --json >"$BATS_TEST_TMPDIR/a"
 	ublkctl list --json >"$BATS_TEST_TMPDIR/b"

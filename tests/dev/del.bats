@@ -270,7 +270,7 @@ export DM_DISABLE_UDEV=1
 	ublkctl add -t null
 	setpriv --reuid 65534 --regid 65534 --clear-groups flock /run/ublkctl sleep 1000 3>&- &
 	holder=$!
-	wait_for grep -qs sleep "/proc/$holder/task/$holder/children" /proc/[0-9]*/comm
+	wait_for grep -q "FLOCK.* $holder " /proc/locks
 	ublkctl del --timeout 20 0
 	ublkctl add -t null --timeout 20
 	ublkctl del 0

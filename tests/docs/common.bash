@@ -32,7 +32,7 @@ examples_parse() { # LEAST-NUMBER
 			return 1
 		}
 		count=$((count + 1))
-	done < <(grep -oE 'ublkctl (add|del|list|show|set-affinity|feature|help)\>[^|;)#<>&`'"'"']*')
+	done < <(grep -oE "ublkctl ($(cli '.commands[].name' | paste -sd '|'))\>[^|;)#<>&\`'\"]*")
 	echo "$count examples"
 	[ "$count" -ge "$1" ]
 }

@@ -95,6 +95,7 @@ offers() { # EXPECTED WORD...
 	offers "$(cli '.commands[] | select(.name == "list").columns[].name')" ublkctl list -o ''
 	offers "$(printf '%s\n' +BATCH +BACKING +BLOCK-SIZE)" ublkctl list -o +B
 	offers "ID,SIZE" ublkctl list -o ID,SI
+	offers "$(cli '.commands[] | select(.name == "stat").columns[].name')" ublkctl stat -o ''
 	offers "ID,SIZE" ublkctl list --columns = ID,si
 	offers "$(printf '%s\n' +batch,BACKING +batch,BLOCK-SIZE)" ublkctl list -o +batch,b
 	offers "" ublkctl list -o nonsense

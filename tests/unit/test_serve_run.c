@@ -237,7 +237,8 @@ static void test_tolerated(void **state)
 		const char *trace;
 	} cases[] = {
 		{ STEP_NAMESPACE, EPERM,
-		  "ns! open add record params cpus cpus engine start info2 record root finish info2 "
+		  /* in somebody else's namespace it would be everybody's root */
+		  "ns! open add record params cpus cpus engine start info2 record finish info2 "
 		  "unlink cdev close" },
 		{ STEP_ROOT, EPERM, READY " root! finish info2 unlink cdev close" },
 		/* more CPUs than fit: the threads keep theirs */
@@ -303,10 +304,28 @@ static void test_signals(void **state)
 		assert_int_equal(kill(run.pid, signals[i]), 0);
 		finish_clean(&run, DELETED);
 		assert_int_equal(world->result, 0);
-		assert_string_equal(world->companion, "open ns root stop del close");
+		assert_string_equal(world->companion, "open ns root info2 stop info2 del close");
 		assert_int_equal(world_records(), 0);
 		assert_string_equal(world->fds_left, "");
 	}
+}
+
+/* Somebody was faster, and the id is another device's by now. */
+static void test_id_reused(void **state)
+{
+	struct dev_cfg cfg = world_cfg();
+	struct world_run run;
+	struct daemon_msg m;
+
+	(void)state;
+	world->plan.id_reused = true;
+	start_ready(&cfg, &run, &m);
+	assert_int_equal(kill(run.pid, SIGTERM), 0);
+	while (!strstr(world->companion, "info2 info2"))
+		sched_yield();
+	world_end_device();
+	finish_clean(&run, DELETED);
+	assert_string_equal(world->companion, "open ns root info2 info2 close");
 }
 
 /* Signals from before the device is ready wait, and all of them ask for one thing. */
@@ -322,7 +341,7 @@ static void test_early_signals(void **state)
 	start_ready(&cfg, &run, &m);
 	finish_clean(&run, DELETED);
 	assert_int_equal(world->result, 0);
-	assert_string_equal(world->companion, "open ns root stop del close");
+	assert_string_equal(world->companion, "open ns root info2 stop info2 del close");
 }
 
 /* A service manager, or Ctrl-C, signals both: the companion is there for it all the same. */
@@ -343,7 +362,7 @@ static void test_signals_to_both(void **state)
 		assert_int_equal(kill(world->companion_pid, signals[i]), 0);
 		assert_int_equal(kill(run.pid, signals[i]), 0);
 		finish_clean(&run, DELETED);
-		assert_string_equal(world->companion, "open ns root stop del close");
+		assert_string_equal(world->companion, "open ns root info2 stop info2 del close");
 	}
 }
 
@@ -482,6 +501,7 @@ int main(void)
 		TEST(test_tolerated),
 		TEST(test_late_node),
 		TEST(test_signals),
+		TEST(test_id_reused),
 		TEST(test_early_signals),
 		TEST(test_signals_to_both),
 		TEST(test_foreground),

@@ -113,7 +113,7 @@ static void test_what_is_counted(void **state)
 }
 
 /* A memfd as the engine makes it, in a child. */
-static pid_t child_with(const char *name, const struct st_head *h, size_t len)
+static pid_t child_with(const char *name, const struct st_head *h, size_t len, int seals)
 {
 	int ready[2];
 	pid_t pid;
@@ -123,9 +123,10 @@ static pid_t child_with(const char *name, const struct st_head *h, size_t len)
 	pid = fork();
 	assert_true(pid >= 0);
 	if (!pid) {
-		int fd = memfd_create(name, 0);
+		int fd = memfd_create(name, MFD_ALLOW_SEALING);
 
 		if (fd < 0 || ftruncate(fd, (off_t)len) < 0 ||
+		    (seals && fcntl(fd, F_ADD_SEALS, seals) < 0) ||
 		    pwrite(fd, h, sizeof(*h), 0) != (ssize_t)sizeof(*h) ||
 		    write(ready[1], "x", 1) != 1)
 			_exit(1);
@@ -140,23 +141,28 @@ static pid_t child_with(const char *name, const struct st_head *h, size_t len)
 static void test_map(void **state)
 {
 	static const size_t two = sizeof(struct st_head) + 2 * sizeof(struct st_block);
+	enum { SEALS = F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL };
 	const struct {
 		const char *name;
 		struct st_head head;
 		size_t len;
 		int want;
+		int seals;
 	} cases[] = {
-		{ ST_NAME, { ST_MAGIC, 2, sizeof(struct st_block), { 0 } }, two, 0 },
-		{ "other", { ST_MAGIC, 2, sizeof(struct st_block), { 0 } }, two, -ENOENT },
-		{ ST_NAME, { ST_MAGIC + 1, 2, sizeof(struct st_block), { 0 } }, two, -EPROTO },
-		{ ST_NAME, { ST_MAGIC, 2, sizeof(struct st_block) - 8, { 0 } }, two, -EPROTO },
-		{ ST_NAME, { ST_MAGIC, 3, sizeof(struct st_block), { 0 } }, two, -EPROTO },
-		{ ST_NAME, { ST_MAGIC, 0, sizeof(struct st_block), { 0 } }, 64, 0 },
+		{ ST_NAME, { ST_MAGIC, 2, sizeof(struct st_block), { 0 } }, two, 0, SEALS },
+		{ "other", { ST_MAGIC, 2, sizeof(struct st_block), { 0 } }, two, -ENOENT, SEALS },
+		{ ST_NAME, { ST_MAGIC + 1, 2, sizeof(struct st_block), { 0 } }, two, -EPROTO, SEALS },
+		{ ST_NAME, { ST_MAGIC, 2, sizeof(struct st_block) - 8, { 0 } }, two, -EPROTO, SEALS },
+		{ ST_NAME, { ST_MAGIC, 3, sizeof(struct st_block), { 0 } }, two, -EPROTO, SEALS },
+		{ ST_NAME, { ST_MAGIC, 0, sizeof(struct st_block), { 0 } }, 64, 0, SEALS },
+		/* could get shorter under its reader */
+		{ ST_NAME, { ST_MAGIC, 2, sizeof(struct st_block), { 0 } }, two, -EPROTO, 0 },
+		{ ST_NAME, { ST_MAGIC, 2, sizeof(struct st_block), { 0 } }, two, -EPROTO, F_SEAL_GROW },
 	};
 
 	(void)state;
 	for (size_t i = 0; i < COUNT_OF(cases); i++) {
-		pid_t pid = child_with(cases[i].name, &cases[i].head, cases[i].len);
+		pid_t pid = child_with(cases[i].name, &cases[i].head, cases[i].len, cases[i].seals);
 		struct stats s = { 0 };
 		int r = stats_map(pid, &s);
 
@@ -173,12 +179,31 @@ static void test_map(void **state)
 	assert_int_equal(stats_map(0x7ffffff0, &(struct stats){ 0 }), -ESRCH);
 }
 
+/* A server can write what it likes to its counters, at any time. */
+static void test_wild_server(void **state)
+{
+	static union {
+		struct st_head head;
+		uint8_t all[sizeof(struct st_head) + 2 * sizeof(struct st_block)];
+	} page = { .head = { ST_MAGIC, 1000, sizeof(struct st_block), { 0 } } };
+	const struct stats s = { .head = &page.head, .len = sizeof(page), .nr_blocks = 2 };
+	struct st_block b = { .queue = UINT32_MAX };
+
+	(void)state;
+	assert_non_null(stats_block(&s, 1));
+	assert_null(stats_block(&s, 2));
+	assert_true(stats_queue(&b) < UBLK_MAX_NR_QUEUES);
+	b.queue = 7;
+	assert_int_equal(stats_queue(&b), 7);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_classes),		cmocka_unit_test(test_sizes),
 		cmocka_unit_test(test_percentiles),	cmocka_unit_test(test_sums),
 		cmocka_unit_test(test_what_is_counted), cmocka_unit_test(test_map),
+		cmocka_unit_test(test_wild_server),
 	};
 
 	return cmocka_run_group_tests_name("stats", tests, NULL, NULL);

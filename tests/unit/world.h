@@ -45,6 +45,7 @@ struct world_plan {
 	bool caller_goes;    /* at START_DEV */
 	int signals[2];	     /* sent to the server by itself when the engine starts */
 	bool wait_companion; /* the engine starts when the companion has ended */
+	bool id_reused;	     /* what the companion is told of is another device */
 	enum serve_how how;
 	const struct record *known; /* unless how is SERVE_ADD */
 	unsigned int busy_times;    /* START_USER_RECOVERY says EBUSY so often first */

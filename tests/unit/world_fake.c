@@ -128,6 +128,8 @@ static int fake_info(const struct ctrl_cmd *cmd)
 		info->dev_id = WORLD_ID;
 	info->state = world->ended ? UBLK_S_DEV_DEAD : UBLK_S_DEV_LIVE;
 	info->flags &= ~world->plan.drop_at_info;
+	if (world->plan.id_reused && !is_server())
+		info->ublksrv_flags ^= 1;
 	return 0;
 }
 
