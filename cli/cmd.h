@@ -5,7 +5,6 @@
 #ifndef CMD_H
 #define CMD_H
 
-#include <signal.h>
 #include <stdbool.h>
 #include <stddef.h>
 
@@ -130,8 +129,6 @@ int cmd_each(const int *ids, size_t n, int (*fn)(int id, const void *arg, struct
 /* Of the devices those that want() says yes to; others, and those that are gone, are taken out. */
 int cmd_keep(int *ids, size_t *count, bool (*want)(const struct dev_view *v),
 	     unsigned int timeout_s, struct fail *f);
-/* Blocks what a user or a lost terminal ends a command with; sigprocmask() takes it back. */
-void cmd_hold_signals(sigset_t *ret_before);
 /* The path of a device's disk on stdout. */
 int cmd_print_path(int id, struct fail *f);
 /* Prints one device as `list --json` does. */

@@ -225,18 +225,16 @@ static int print_result(const struct add_cfg *cfg, int id, struct fail *f)
 static int add_background(struct add_cfg *cfg, struct fail *f)
 {
 	struct launched l;
-	sigset_t before;
 	int r = launch(&cfg->dev, &l, f);
 
 	if (r < 0)
 		return r;
-	/* a device that nobody was told of must not stay: not for Ctrl-C, nor for a reader that is gone */
-	cmd_hold_signals(&before);
+	/* a device that nobody was told of must not stay: a reader may have gone */
 	signal(SIGPIPE, SIG_IGN);
 	r = print_result(cfg, l.id, f);
 	if (r < 0)
 		launch_undo(&cfg->dev, &l);
-	sigprocmask(SIG_SETMASK, &before, NULL);
+	sigprocmask(SIG_SETMASK, &l.before, NULL);
 	return r;
 }
 

@@ -190,8 +190,8 @@ static int make_plan(struct bench_cfg *cfg, struct fail *f)
 	if (cfg->block_size % 512)
 		return fail_set(f, FAIL_USAGE, "--bs: %llu is not a multiple of 512",
 				(unsigned long long)cfg->block_size);
-	if (cfg->block_size * p->load.depth > BUFFER_MAX)
-		return fail_set(f, FAIL_USAGE, "--bs times --iodepth is more than 1G");
+	if (cfg->block_size * p->load.depth * p->load.jobs > BUFFER_MAX)
+		return fail_set(f, FAIL_USAGE, "--bs times --iodepth times --jobs is more than 1G");
 	p->dev.target = tgt_find(p->dev.target)->name; /* not the second one that it may have */
 	p->load.block_size = (unsigned int)cfg->block_size;
 	p->load.write_percent = !strcmp(p->rw, "read") ? 0 : !strcmp(p->rw, "mix") ? 50 : 100;

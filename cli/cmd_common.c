@@ -109,17 +109,6 @@ int cmd_each(const int *ids, size_t n, int (*fn)(int id, const void *arg, struct
 	return first;
 }
 
-void cmd_hold_signals(sigset_t *ret_before)
-{
-	sigset_t set;
-
-	sigemptyset(&set);
-	sigaddset(&set, SIGINT);
-	sigaddset(&set, SIGTERM);
-	sigaddset(&set, SIGHUP);
-	sigprocmask(SIG_BLOCK, &set, ret_before);
-}
-
 int cmd_print_path(int id, struct fail *f)
 {
 	if (printf("/dev/ublkb%d\n", id) < 0 || fflush(stdout))

@@ -11,6 +11,7 @@
 
 #include "abi/feature.h"
 #include "cmd.h"
+#include "daemon.h"
 #include "dev/dev.h"
 #include "revive.h"
 #include "util/cleanup.h"
@@ -205,7 +206,7 @@ static int restart_one(int id, const void *arg, struct fail *f)
 	 * Between two servers the device has none: who presses Ctrl-C then, or loses the connection, would
 	 * leave it so.
 	 */
-	cmd_hold_signals(&before);
+	daemon_hold_signals(&before);
 	r = prepare(arg, id, &rec, &taken, f);
 	if (!r)
 		r = revive_serve(&rec, SERVE_RECOVER, false, f);

@@ -288,3 +288,14 @@ void daemon_notify_ready(void)
 		msg_warn("cannot tell the service manager that the device is ready: %s",
 			 strerror(errno));
 }
+
+void daemon_hold_signals(sigset_t *ret_before)
+{
+	sigset_t set;
+
+	sigemptyset(&set);
+	sigaddset(&set, SIGINT);
+	sigaddset(&set, SIGTERM);
+	sigaddset(&set, SIGHUP);
+	sigprocmask(SIG_BLOCK, &set, ret_before);
+}

@@ -5,6 +5,7 @@
 #ifndef DAEMON_H
 #define DAEMON_H
 
+#include <signal.h>
 #include <stdbool.h>
 #include <stdint.h>
 #include <sys/types.h>
@@ -58,6 +59,9 @@ int daemon_call_wait(struct daemon_call *c, struct fail *f);
  * (*ret_fd). It holds no other descriptor and ends when fn returns. Returns its pid or -errno.
  */
 pid_t daemon_companion(void (*fn)(int fd, void *arg), void *arg, int *ret_fd);
+
+/* Blocks what a user or a lost terminal ends a command with; sigprocmask() takes it back. */
+void daemon_hold_signals(sigset_t *ret_before);
 
 /* READY=1 to NOTIFY_SOCKET (systemd.service(5), Type=notify); nothing when it is not set. */
 void daemon_notify_ready(void);

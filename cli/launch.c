@@ -67,11 +67,14 @@ int launch(struct dev_cfg *cfg, struct launched *ret, struct fail *f)
 		return r;
 	}
 	*ret = (struct launched){ .id = m.id, .pid = m.pid, .cookie = m.cookie };
+	daemon_hold_signals(&ret->before);
 	if (*m.text)
 		msg_warn("%s", m.text);
 	r = dev_wait_node(m.id, cfg->size, cfg->timeout_s, f);
-	if (r < 0)
+	if (r < 0) {
 		launch_undo(cfg, ret);
+		sigprocmask(SIG_SETMASK, &ret->before, NULL);
+	}
 	return r;
 }
 

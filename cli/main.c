@@ -4,10 +4,12 @@
  * statuses.
  */
 #include <errno.h>
+#include <fcntl.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "cmd.h"
 #include "target/target.h"
@@ -170,12 +172,28 @@ static int check_stdout(int r, struct fail *f)
 	return r;
 }
 
+/*
+ * A descriptor from 0 to 2 that the caller has closed would be the next file's, a backing's for example, and
+ * get the messages. What stands there instead fails as a closed one does: it is opened the other way.
+ */
+static void fill_stdio(void)
+{
+	int fd;
+
+	do
+		fd = open("/dev/null", O_RDONLY);
+	while (fd >= 0 && fd <= 2);
+	if (fd > 2)
+		close(fd);
+}
+
 int main(int argc, char **argv)
 {
 	struct fail f = { 0 };
 	const struct cmd *c;
 	int r;
 
+	fill_stdio();
 	/* a limit on file sizes is an error of the write, not the end */
 	signal(SIGXFSZ, SIG_IGN);
 	if (argc < 2) {

@@ -37,6 +37,9 @@ int protect_process(unsigned int need_files, struct fail *f)
 	const struct rlimit all = { RLIM_INFINITY, RLIM_INFINITY };
 
 	spare_from_oom();
+	/* of a command, not of what it starts: writes to the backing, and the time that a device lives */
+	setrlimit(RLIMIT_FSIZE, &all);
+	setrlimit(RLIMIT_CPU, &all);
 	if (setrlimit(RLIMIT_MEMLOCK, &all) < 0)
 		msg_debug("memory that can be locked stays limited: %s", strerror(errno));
 	return raise_files(need_files, f);

@@ -66,7 +66,7 @@ static int open_device(const struct bench_plan *p, const char *path, int more)
 {
 	int flags = p->load.write_percent ? O_RDWR : O_RDONLY;
 
-	return open(path, flags | O_DIRECT | O_CLOEXEC | more);
+	return open(path, flags | O_DIRECT | O_CLOEXEC | O_NONBLOCK | more);
 }
 
 /* Time that all threads of a process had on a CPU, ns; finer than the ticks of /proc/PID/stat. */

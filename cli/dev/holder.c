@@ -13,7 +13,7 @@
 #include "util/cleanup.h"
 #include "util/fs.h"
 
-#define NODES_MAX 64 /* the disk and its partitions */
+#define NODES_MAX 257 /* the disk and its partitions: the kernel makes 255 (DISK_MAX_PARTS) */
 #define MNTNS_MAX 64
 
 /* Device numbers of the disk and its partitions. */
@@ -74,7 +74,8 @@ static void unescape(char *s)
 	for (; *s; s++) {
 		unsigned int c;
 
-		if (s[0] == '\\' && sscanf(s + 1, "%3o", &c) == 1) {
+		/* three digits: a text that was cut off can have fewer */
+		if (s[0] == '\\' && strspn(s + 1, "01234567") >= 3 && sscanf(s + 1, "%3o", &c) == 1) {
 			*w++ = (char)c;
 			s += 3;
 		} else {
@@ -265,8 +266,14 @@ static bool find_process(const struct nodes *n, char *text)
 
 bool dev_find_user(int id, char *text)
 {
+	char path[FS_PATH_MAX];
 	struct nodes n;
 
+	/* not to see who is there is not to see that nobody is */
+	if (fs_root_is_real() && !fs_exists(fs_path(path, "/proc/self/mountinfo"))) {
+		snprintf(text, DEV_USER_TEXT, "perhaps in use: without /proc that cannot be seen");
+		return true;
+	}
 	nodes_find(id, &n);
 	return find_mount(&n, text) || find_swap(&n, text) || find_stacked(&n, text) ||
 	       find_loop(&n, text) || find_process(&n, text);

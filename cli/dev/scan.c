@@ -38,8 +38,11 @@ int dev_scan(int **ret_ids, size_t *ret_count)
 	size_t n = 0, room = 0;
 	struct dirent *e;
 
+	if (!d && errno != ENOENT)
+		return -errno;
+	/* without any class it is sysfs that is missing, not the driver */
 	if (!d)
-		return errno == ENOENT ? -ENODEV : -errno;
+		return fs_root_is_real() && !fs_exists(fs_path(path, "/sys/class")) ? -ENOENT : -ENODEV;
 	while ((e = readdir(d))) {
 		int id = id_of(e->d_name, "ublkc");
 

@@ -158,6 +158,39 @@ load common
 	done
 }
 
+@test "closed descriptors: no message goes into the backing" {
+	local words img=/dev/shm/odd
+	head -c 1000001 /dev/urandom >"$img"
+	cp "$img" "$img.ref"
+	for words in '2>&-' '>&-' '<&- >&-' '>&- 2>&-' '<&- 2>&-' '<&- >&- 2>&-'; do
+		echo "$words"
+		run_split timeout 60 bash -c "'$PWD/${BUILD:-build}/ublkctl' add -t file -f $img $words"
+		cmp "$img" "$img.ref"
+		if [[ $words != *'>&-'*'>&-'* && $words != '>&-' && $words != '<&- >&-' ]]; then
+			[ "$status" -eq 0 ]
+			ublkctl del 0
+		else
+			[ "$status" -eq 1 ]
+		fi
+		nothing_left
+	done
+	timeout -s TERM 3 bash -c "exec '$PWD/${BUILD:-build}/ublkctl' add -t file -f $img --foreground <&- >&- 2>&-" || true
+	cmp "$img" "$img.ref"
+	nothing_left
+	rm "$img" "$img.ref"
+}
+
+@test "limits of the command are not the server's: file size, CPU time" {
+	local img=/dev/shm/limited
+	truncate -s 4M "$img"
+	bash -c "ulimit -f 1000; ulimit -t 1; exec '$PWD/${BUILD:-build}/ublkctl' add -t file -f $img"
+	grep -q 'Max file size *unlimited *unlimited' "/proc/$(server_pid 0)/limits"
+	grep -q 'Max cpu time *unlimited *unlimited' "/proc/$(server_pid 0)/limits"
+	dd if=/dev/zero of=/dev/ublkb0 bs=64k seek=60 count=1 oflag=direct status=none
+	ublkctl del 0
+	rm "$img"
+}
+
 @test "a reader that has gone: no device stays that nobody was told of" {
 	run_split bash -o pipefail -c "'$PWD/${BUILD:-build}/ublkctl' add -t null | true"
 	[ "$status" -eq 1 ]

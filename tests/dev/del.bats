@@ -279,6 +279,35 @@ export DM_DISABLE_UDEV=1
 	nothing_left
 }
 
+@test "a user of partition 100 is seen" {
+	local d i
+	d=$(ublkctl add -t null)
+	for ((i = 1; i <= 100; i++)); do addpart "$d" $i $((i * 8)) 8; done
+	wait_for test -b "${d}p100"
+	sleep 1000 <"${d}p100" 3>&- &
+	holder=$!
+	run_split ublkctl del 0
+	[ "$status" -eq 5 ]
+	[[ $err == *"open by process $holder (sleep)"* ]]
+	kill "$holder"
+	ublkctl del --wait 10 0
+	nothing_left
+}
+
+@test "without /proc nobody is taken for absent, without /sys no device" {
+	ublkctl add -t null
+	run_split unshare -m sh -c "mount -t tmpfs none /proc && exec '$PWD/${BUILD:-build}/ublkctl' del 0"
+	[ "$status" -eq 5 ]
+	[[ $err == *"without /proc"* ]]
+	for words in "del --all" "restart --all" stat list; do
+		run_split unshare -m sh -c "mount -t tmpfs none /sys && exec '$PWD/${BUILD:-build}/ublkctl' $words"
+		[ "$status" -eq 1 ]
+		[[ $err == *"cannot read /sys/class/ublk-char"* ]]
+	done
+	ublkctl del 0
+	nothing_left
+}
+
 @test "a signal to all processes of a server deletes the device" {
 	ublkctl add -t null
 	pkill -TERM ublkctl
