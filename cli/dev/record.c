@@ -370,7 +370,7 @@ static int lock_record(int dirfd, int id)
 int rec_remove(int dirfd, int id, uint64_t cookie)
 {
 	/* or a change on its way would put it back; whoever is stuck with it does not keep it */
-	_cleanup_fd_ int lock = lock_record(dirfd, id);
+	int lock = lock_record(dirfd, id);
 	struct record rec;
 	char name[32];
 	int r;
@@ -379,6 +379,8 @@ int rec_remove(int dirfd, int id, uint64_t cookie)
 	r = rec_read(dirfd, id, &rec);
 	if (!r && rec.cookie == cookie && unlinkat(dirfd, name, 0) < 0)
 		r = -errno;
+	if (lock >= 0)
+		close(lock);
 	return r == -ENOENT ? 0 : r;
 }
 
