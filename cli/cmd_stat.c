@@ -281,9 +281,10 @@ static int stat_run(const struct cmd_args *a, struct fail *f)
 	_cleanup_free_ struct source *s = NULL;
 	_cleanup_free_ int *ids = NULL;
 	size_t n = 0, nr = 0, nr_cols, index[OUT_COLS_MAX];
-	struct out o = { .cols = col_stat(&o.nr_cols) };
+	struct out o = { 0 };
 	int r, missing;
 
+	o.cols = col_stat(&o.nr_cols);
 	if (cfg->list_columns) {
 		o.cols = col_stat(&nr_cols);
 		col_list(o.cols, nr_cols);

@@ -18,11 +18,12 @@ struct order {
 };
 
 /* Ids are used again: somebody else may have deleted the device meanwhile. */
-static bool is_same(struct ctrl *c, const struct order *o)
+static bool is_gone(struct ctrl *c, const struct order *o)
 {
 	struct ublksrv_ctrl_dev_info info;
+	int r = ctrl_get_dev_info(c, o->id, &info);
 
-	return ctrl_get_dev_info(c, o->id, &info) == 0 && info.ublksrv_flags == o->cookie;
+	return r == -ENODEV || (!r && info.ublksrv_flags != o->cookie);
 }
 
 /* The order arrives when the server is asked to end; the end of the pipe is the server's. */
@@ -40,9 +41,9 @@ static void companion_main(int fd, void *arg)
 		msg_debug("the companion keeps its view of the file systems");
 	protect_memory();
 	if (read(fd, &o, sizeof(o)) == (ssize_t)sizeof(o)) {
-		if (is_same(&c, &o))
+		if (!is_gone(&c, &o))
 			ctrl_stop_dev(&c, o.id);
-		if (is_same(&c, &o))
+		if (!is_gone(&c, &o))
 			ctrl_del_dev(&c, o.id);
 	}
 	ctrl_close(&c);

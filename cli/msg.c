@@ -130,7 +130,9 @@ static void __attribute__((format(printf, 2, 0))) emit(int prio, const char *fmt
 	}
 	n = snprintf(line, sizeof(line), "%sublkctl: %s%s%s\n", has_progress ? ERASE_LINE : "",
 		     command ? command : "", command ? ": " : "", text);
-	has_progress = false;
+	/* the threads of a foreground server come here as well, and have none */
+	if (has_progress)
+		has_progress = false;
 	if (n > 0 && write(STDERR_FILENO, line, strnlen(line, sizeof(line))) < 0)
 		return; /* nobody is there to be told */
 }

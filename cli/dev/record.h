@@ -28,7 +28,7 @@ struct record {
 	char queue_attr[QATTR_TEXT];
 	char hugepages[16]; /* what was got for them, empty: they were not asked for */
 	bool stopped;	    /* by `stop`: no server is missed, `start` brings the disk back */
-	pid_t pid;	    /* of the server, 0 while it starts */
+	pid_t pid;	    /* of the server */
 	uint64_t pid_start;
 	uint64_t cookie;  /* also in the driver's ublksrv_flags: the same device, not only id */
 	char created[32]; /* RFC 3339 */

@@ -142,7 +142,8 @@ in_time() { # MS COMMAND...
 	local text
 	ublkctl add -t null -q 1
 	run_split ublkctl show 0
-	[ "$status" -eq 0 ] && [ -z "$err" ]
+	[ "$status" -eq 0 ]
+	[ -z "$err" ]
 	text=$output
 	run ! grep -vE '^[a-z][a-z0-9 ]*: +[^ ].*$' <<<"$text"
 	run ! grep ' $' <<<"$text"
@@ -202,11 +203,14 @@ in_time() { # MS COMMAND...
 
 @test "show: no such device, wrong words" {
 	run_split ublkctl show 77
-	[ "$status" -eq 4 ] && [ -z "$output" ] && [ "$err" = "ublkctl: show: no device 77" ]
+	[ "$status" -eq 4 ]
+	[ -z "$output" ]
+	[ "$err" = "ublkctl: show: no device 77" ]
 	for words in "" "0 1" x; do
 		# shellcheck disable=SC2086 # words
 		run_split ublkctl show $words
-		[ "$status" -eq 2 ] && [ -z "$output" ]
+		[ "$status" -eq 2 ]
+		[ -z "$output" ]
 	done
 }
 
@@ -363,7 +367,9 @@ in_time() { # MS COMMAND...
 	for words in "2=0" "0=0 9=1" "0" "0=" "0=1, 1=0" "0=1 0=0" "0=1 x=1"; do
 		# shellcheck disable=SC2086 # words
 		run_split ublkctl set-affinity 0 $words
-		[ "$status" -eq 2 ] && [ -z "$output" ] && [[ $err != *$'\n'* ]]
+		[ "$status" -eq 2 ]
+		[ -z "$output" ]
+		[[ $err != *$'\n'* ]]
 	done
 	run_split ublkctl set-affinity 0 0=1 1=70
 	[ "$status" -eq 1 ]
