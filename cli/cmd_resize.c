@@ -55,7 +55,7 @@ static int check_shrink(const struct dev_view *v, uint64_t size, bool force, str
 			f, EINVAL,
 			"device %d has %lld bytes: making it smaller cuts off its end and needs --force",
 			v->id, (long long)v->size);
-	if (dev_find_user(v->id, user))
+	if (dev_may_be_used(v->id, user))
 		return fail_set(f, EBUSY, "device %d cannot be made smaller while it is %s", v->id,
 				user);
 	return 0;

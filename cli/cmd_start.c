@@ -48,7 +48,7 @@ static int prepare(const struct start_cfg *cfg, int id, struct record *ret, stru
 		return fail_set(f, EINVAL, "device %d has its disk: 'ublkctl recover %d' is for it",
 				id, id);
 	/* of its last disk: as long as it is in use, the driver makes no other one */
-	if (dev_find_user(id, user))
+	if (dev_may_be_used(id, user))
 		return fail_set(f, EBUSY, "device %d is busy: %s", id, user);
 	return revive_load(&v, cfg->timeout_s, ret, f);
 }

@@ -36,6 +36,7 @@ static void companion_main(int fd, void *arg)
 	if (ctrl_open(&c, INT32_MAX, &stage) < 0)
 		return;
 	c.unprivileged = *(const bool *)arg;
+	protect_from_oom();
 	/* it pins nothing either, and is never the last one in a namespace with the device's mount */
 	if (chdir("/") < 0 || isolate_namespace() < 0 || isolate_root() < 0)
 		msg_debug("the companion keeps its view of the file systems");

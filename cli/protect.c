@@ -11,7 +11,7 @@
 #include "util/cleanup.h"
 #include "util/sanitize.h"
 
-static void spare_from_oom(void)
+void protect_from_oom(void)
 {
 	_cleanup_fd_ int fd = open("/proc/self/oom_score_adj", O_WRONLY | O_CLOEXEC);
 
@@ -36,7 +36,6 @@ int protect_process(unsigned int need_files, struct fail *f)
 {
 	const struct rlimit all = { RLIM_INFINITY, RLIM_INFINITY };
 
-	spare_from_oom();
 	/* of a command, not of what it starts: writes to the backing, and the time that a device lives */
 	setrlimit(RLIMIT_FSIZE, &all);
 	setrlimit(RLIMIT_CPU, &all);

@@ -9,10 +9,16 @@
 #include "msg.h"
 
 /*
- * Not to be chosen by the OOM killer; limits of memory that can be locked and of open files (need of
- * them) raised as far as allowed. What is not allowed is a debug message, except files: -EMFILE.
+ * Limits of file size, CPU time, memory that can be locked and open files (need of them) raised as far as
+ * allowed. What is not allowed is a debug message, except files: -EMFILE.
  */
 int protect_process(unsigned int need_files, struct fail *f);
+
+/*
+ * Not to be chosen by the OOM killer. To be called with all memory in place: one that asks for more than
+ * there is must be the one that is killed for it.
+ */
+void protect_from_oom(void);
 
 /*
  * Locks all that is mapped, and what will be; I/O buffers take themselves out (iobuf.h). 0, or -EPERM:

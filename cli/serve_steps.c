@@ -89,12 +89,13 @@ static void take_grant(struct server *s)
 	if (i->queue_depth != s->cfg.depth)
 		add_warning(s, "the driver granted a depth of %u, not %u", i->queue_depth,
 			    s->cfg.depth);
+	/* one for each queue stays that */
+	if (s->cfg.threads == s->cfg.queues)
+		s->cfg.threads = i->nr_hw_queues;
 	s->cfg.id = (int)i->dev_id;
 	s->cfg.queues = i->nr_hw_queues;
 	s->cfg.depth = i->queue_depth;
 	s->cfg.max_io = i->max_io_buf_bytes;
-	if (!s->cfg.batch)
-		s->cfg.threads = s->cfg.queues;
 }
 
 /* From here on whoever waits for the server can delete the device if it does not get ready. */
@@ -367,8 +368,10 @@ static int step_engine(struct server *s, struct fail *f)
 		f->err = SERVE_NO_SECOND;
 		return -SERVE_NO_SECOND;
 	}
-	if (!r)
+	if (!r) {
+		protect_from_oom();
 		note_huge_pages(s);
+	}
 	if (!r && eng_flusher_errno(s->eng))
 		add_warning(s,
 			    "I/O threads are no I/O flushers (%s): memory reclaim may wait for this device",

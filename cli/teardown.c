@@ -182,7 +182,7 @@ static int wait_unused(const struct target_dev *t, struct fail *f)
 
 	if (t->how->force)
 		return 0;
-	while (dev_find_user(t->view.id, user)) {
+	while (dev_may_be_used(t->view.id, user)) {
 		if (fs_now_ms() >= t->users_until)
 			return busy(t->view.id, user, f);
 		fs_sleep_ms(USER_POLL_MS);

@@ -75,5 +75,7 @@ int dev_parse_operand(const char *s, int *ret_id, struct fail *f);
  * "open by process 12 (fio)". Returns true with a text; false when nobody is seen.
  */
 bool dev_find_user(int id, char *text);
+/* The same for whoever would take the disk away: true with a text as well where nobody can be seen. */
+bool dev_may_be_used(int id, char *text);
 
 #endif

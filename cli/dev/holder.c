@@ -13,7 +13,7 @@
 #include "util/cleanup.h"
 #include "util/fs.h"
 
-#define NODES_MAX 257 /* the disk and its partitions: the kernel makes 255 (DISK_MAX_PARTS) */
+#define NODES_MAX 256 /* the disk and its partitions (the kernel's DISK_MAX_PARTS) */
 #define MNTNS_MAX 64
 
 /* Device numbers of the disk and its partitions. */
@@ -266,15 +266,22 @@ static bool find_process(const struct nodes *n, char *text)
 
 bool dev_find_user(int id, char *text)
 {
-	char path[FS_PATH_MAX];
 	struct nodes n;
 
-	/* not to see who is there is not to see that nobody is */
-	if (fs_root_is_real() && !fs_exists(fs_path(path, "/proc/self/mountinfo"))) {
-		snprintf(text, DEV_USER_TEXT, "perhaps in use: without /proc that cannot be seen");
-		return true;
-	}
 	nodes_find(id, &n);
 	return find_mount(&n, text) || find_swap(&n, text) || find_stacked(&n, text) ||
 	       find_loop(&n, text) || find_process(&n, text);
+}
+
+bool dev_may_be_used(int id, char *text)
+{
+	char path[FS_PATH_MAX];
+
+	if (dev_find_user(id, text))
+		return true;
+	/* not to see who is there is not to see that nobody is */
+	if (fs_exists(fs_path(path, "/proc/self/mountinfo")))
+		return false;
+	snprintf(text, DEV_USER_TEXT, "perhaps in use: without /proc that cannot be seen");
+	return true;
 }
