@@ -3,13 +3,17 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <stdio.h>
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/resource.h>
 #include <unistd.h>
 
 #include "util/cleanup.h"
+#include "util/fs.h"
 #include "util/sanitize.h"
+
+#define MEMINFO_MAX 4096
 
 void protect_from_oom(void)
 {
@@ -42,6 +46,21 @@ int protect_process(unsigned int need_files, struct fail *f)
 	if (setrlimit(RLIMIT_MEMLOCK, &all) < 0)
 		msg_debug("memory that can be locked stays limited: %s", strerror(errno));
 	return raise_files(need_files, f);
+}
+
+int protect_can_lock(uint64_t bytes, struct fail *f)
+{
+	char text[MEMINFO_MAX];
+	unsigned long long kib;
+	const char *p;
+
+	if (fs_read_text("/proc/meminfo", text, sizeof(text)) < 0 ||
+	    !(p = strstr(text, "MemAvailable:")) || sscanf(p, "%*s %llu", &kib) != 1 ||
+	    bytes >> 10 < kib)
+		return 0;
+	return fail_set(f, ENOMEM,
+			"cannot lock %llu MiB of I/O buffers: %llu MiB of memory are available",
+			(unsigned long long)bytes >> 20, kib >> 10);
 }
 
 int protect_memory(void)

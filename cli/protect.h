@@ -6,6 +6,8 @@
 #ifndef PROTECT_H
 #define PROTECT_H
 
+#include <stdint.h>
+
 #include "msg.h"
 
 /*
@@ -19,6 +21,12 @@ int protect_process(unsigned int need_files, struct fail *f);
  * there is must be the one that is killed for it.
  */
 void protect_from_oom(void);
+
+/*
+ * Whether so many bytes of I/O buffers can be locked: while they are filled, memory that is not there ends
+ * other processes as well. 0, also where the kernel does not tell, or -ENOMEM.
+ */
+int protect_can_lock(uint64_t bytes, struct fail *f);
 
 /*
  * Locks all that is mapped, and what will be; I/O buffers take themselves out (iobuf.h). 0, or -EPERM:

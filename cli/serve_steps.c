@@ -362,6 +362,9 @@ static int step_engine(struct server *s, struct fail *f)
 			 r == -EPERM ? "not permitted: RLIMIT_MEMLOCK, CAP_IPC_LOCK" : strerror(-r));
 	memcpy(&ec.fds[1], s->dev.fds, s->dev.nr_fds * sizeof(ec.fds[0]));
 	r = get_affinity(s, sets, f);
+	/* huge pages that are reserved are no longer among what is available */
+	if (!r && s->cfg.mlock && !s->cfg.hugepages && iobuf_mode(s->cfg.mode)->server_buf)
+		r = protect_can_lock((uint64_t)s->cfg.queues * s->cfg.depth * s->cfg.max_io, f);
 	if (!r)
 		r = eng_start(&ec, &s->eng, f);
 	if (r == -EINVAL && s->how == SERVE_START) {

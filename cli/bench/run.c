@@ -217,6 +217,9 @@ static int device_round(struct bench_run *b, const struct bench_cell *c, struct 
 		r = measure(b, row, fd, d.size, m.pid, f);
 	if (fd >= 0)
 		close(fd);
+	/* one that hangs would keep disk and requests, and nobody else has data on it */
+	if (b->signal)
+		kill(m.pid, SIGKILL);
 	r2 = delete_device(b->plan, m.id, false, &f2);
 	if (r2 == -EBUSY)
 		r2 = delete_device(b->plan, m.id, true, &f2);

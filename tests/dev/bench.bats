@@ -115,13 +115,26 @@ bench_ended_by() { # STATUS
 	bench_ended_by 143
 }
 
+has_read() { # IOS: so many reads are done
+	[ "$(awk '{print $1}' /sys/block/ublkb0/stat)" -ge "$1" ]
+}
+
 @test "SIGTERM while the server hangs: the device goes with its requests" {
 	bench_begin --seconds 60 --modes copy:per-io
-	wait_for state_is 0 live
-	pid=$(server_pid 0)
-	sleep 0.5
-	kill -STOP "$pid"
+	wait_for has_read 1000
+	kill -STOP "$(server_pid 0)"
 	kill -TERM "$bench"
+	bench_ended_by 143
+}
+
+@test "SIGTERM before the load, with a server that hangs: the device goes" {
+	bench_begin --seconds 60 --modes copy:per-io
+	kill -STOP "$bench"
+	wait_for state_is 0 live
+	sleep 1 # what the kernel itself reads of a new disk
+	kill -STOP "$(server_pid 0)"
+	kill -TERM "$bench"
+	kill -CONT "$bench"
 	bench_ended_by 143
 }
 
