@@ -1,9 +1,13 @@
 # shellcheck shell=bash disable=SC2034 # used by the tests
 # Common to all tests on a real driver. Runs in the guest, as root.
 
-
 ublkctl() {
 	"$PWD/${BUILD:-build}/ublkctl" "$@"
+}
+
+# A sanitizer's build locks no memory.
+locks_memory() {
+	[ "${BUILD:-build}" = build ]
 }
 
 linux_is() { # VERSION: this one or a later one
