@@ -66,7 +66,7 @@ static int prepare(const struct recover_cfg *cfg, int id, struct record *ret, st
 
 	if (r < 0)
 		return r;
-	r = dev_look(&c, id, &v, f);
+	r = dev_look_known(&c, id, &v, f);
 	if (!r)
 		r = revive_load(&v, cfg->timeout_s, ret, f);
 	if (!r)

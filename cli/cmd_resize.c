@@ -116,7 +116,7 @@ static int resize(struct ctrl *c, const struct resize_cfg *cfg, int id, uint64_t
 	if (!r)
 		r = dev_need_features(UBLK_F_UPDATE_SIZE, mask, f);
 	if (!r)
-		r = dev_look(c, id, &v, f);
+		r = dev_look_known(c, id, &v, f);
 	if (!r && !v.has_disk)
 		r = fail_set(f, EINVAL, "device %d has no disk", id);
 	if (!r)
@@ -130,8 +130,7 @@ static int resize(struct ctrl *c, const struct resize_cfg *cfg, int id, uint64_t
 	if (r < 0)
 		return r;
 	u = (struct update){ &rec, size, v.flags & UBLK_F_UNPRIVILEGED_DEV };
-	r = cmd_in_helper(update_size, &u, cfg->timeout_s, f);
-	return r < 0 ? r : dev_wait_node(id, size, cfg->timeout_s, f);
+	return cmd_in_helper(update_size, &u, cfg->timeout_s, f);
 }
 
 static int resize_run(const struct cmd_args *a, struct fail *f)

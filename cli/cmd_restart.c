@@ -26,6 +26,7 @@ struct restart_cfg {
 #define AT(member) offsetof(struct restart_cfg, member)
 /* Time that the driver gets to say that it timed out, before we do. */
 #define ANSWER_S 2U
+#define LOOK_MS 2000 /* for a look at the device afterwards */
 
 /* clang-format off: one option, one entry */
 static const struct opt quiesce_options[] = {
@@ -61,7 +62,7 @@ static int check_can(const struct dev_view *v, struct fail *f)
 
 static int look(struct ctrl *c, int id, struct dev_view *v, struct fail *f)
 {
-	int r = dev_look(c, id, v, f);
+	int r = dev_look_known(c, id, v, f);
 
 	return r < 0 ? r : check_can(v, f);
 }
@@ -167,6 +168,11 @@ static int quiesce_run(const struct cmd_args *a, struct fail *f)
 	return r < 0 ? r : cmd_each(ids, n, quiesce_one, a->cfg, f);
 }
 
+static int check_next(void *arg, struct fail *f)
+{
+	return serve_check(arg, f);
+}
+
 /*
  * What could be wrong with the next server is looked for before the last one is stopped. *ret_taken:
  * that has happened.
@@ -184,6 +190,8 @@ static int prepare(const struct restart_cfg *cfg, int id, struct record *ret, bo
 	r = look(&c, id, &v, f);
 	if (!r)
 		r = revive_load(&v, cfg->timeout_s, ret, f);
+	if (!r)
+		r = cmd_in_helper(check_next, ret, cfg->timeout_s, f);
 	if (!r && ret->cfg.recovery == RECOVERY_FAIL_IO)
 		msg_hint("device %d was added with --recovery fail-io: its I/O fails until the new server answers",
 			 id);
@@ -193,6 +201,21 @@ static int prepare(const struct restart_cfg *cfg, int id, struct record *ret, bo
 	}
 	ctrl_close(&c);
 	return r;
+}
+
+/* Somebody's recover can have been faster. */
+static bool has_server(int id)
+{
+	struct dev_view v;
+	struct fail f;
+	struct ctrl c;
+	bool yes;
+
+	if (dev_open_ctrl(&c, LOOK_MS, &f) < 0)
+		return false;
+	yes = dev_probe(&c, id, &v) == 0 && v.state && !strcmp(v.state, "live");
+	ctrl_close(&c);
+	return yes;
 }
 
 static int restart_one(int id, const void *arg, struct fail *f)
@@ -211,7 +234,7 @@ static int restart_one(int id, const void *arg, struct fail *f)
 	if (!r)
 		r = revive_serve(&rec, SERVE_RECOVER, false, f);
 	sigprocmask(SIG_SETMASK, &before, NULL);
-	if (r < 0 && taken)
+	if (r < 0 && taken && !has_server(id))
 		msg_hint("device %d has no server now, its I/O %s: 'ublkctl recover %d' tries again",
 			 id, rec.cfg.recovery == RECOVERY_FAIL_IO ? "fails" : "waits", id);
 	return r < 0 ? r : cmd_print_path(id, f);

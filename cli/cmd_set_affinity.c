@@ -183,7 +183,7 @@ static int set_affinity(struct ctrl *c, int id, const char *text, struct fail *f
 {
 	static struct dev_view v;
 	static struct job j;
-	int r = dev_look(c, id, &v, f);
+	int r = dev_look_known(c, id, &v, f);
 
 	c->unprivileged = !r && (v.flags & UBLK_F_UNPRIVILEGED_DEV);
 	if (!r && v.queues > 0)

@@ -3,11 +3,14 @@
  * start: a stopped device gets its disk and a server again.
  */
 #include <errno.h>
+#include <signal.h>
 #include <stdio.h>
 #include <string.h>
 
 #include "cmd.h"
+#include "daemon.h"
 #include "dev/dev.h"
+#include "launch.h"
 #include "revive.h"
 #include "util/cleanup.h"
 
@@ -37,7 +40,7 @@ static int prepare(const struct start_cfg *cfg, int id, struct record *ret, stru
 
 	if (r < 0)
 		return r;
-	r = dev_look(&c, id, &v, f);
+	r = dev_look_known(&c, id, &v, f);
 	ctrl_close(&c);
 	if (r < 0)
 		return r;
@@ -81,12 +84,20 @@ static int delete_stopped(void *arg, struct fail *f)
 static int make_anew(const struct start_cfg *cfg, struct record *rec, struct fail *f)
 {
 	_cleanup_fd_ int dir = rec_open_dir(false);
-	int r = cmd_in_helper(delete_stopped, rec, cfg->timeout_s, f);
+	struct launched l;
+	sigset_t before;
 	size_t n;
+	int r;
 
-	if (r < 0)
+	/* in between there is no device: who presses Ctrl-C then would lose it */
+	daemon_hold_signals(&before);
+	r = cmd_in_helper(delete_stopped, rec, cfg->timeout_s, f);
+	if (r < 0) {
+		sigprocmask(SIG_SETMASK, &before, NULL);
 		return r;
-	r = revive_serve(rec, SERVE_ADD, cfg->foreground, f);
+	}
+	r = cfg->foreground ? serve(&rec->cfg, -1) : launch(&rec->cfg, &l, f);
+	sigprocmask(SIG_SETMASK, &before, NULL);
 	n = strlen(f->text);
 	if (r < 0 && dir >= 0)
 		rec_remove(dir, rec->cfg.id, rec->cookie);

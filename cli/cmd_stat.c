@@ -181,35 +181,63 @@ static int follow(struct source *s, bool *ret_new, struct fail *f)
 	return 0;
 }
 
-static int follow_all(struct source *s, size_t nr, bool by_queue, struct stat_row *before,
+static size_t nr_rows(const struct source *s, size_t nr, bool by_queue)
+{
+	size_t n = 0;
+
+	for (size_t i = 0; i < nr; i++)
+		n += by_queue ? s[i].queues : 1;
+	return n;
+}
+
+/* Takes the first of nr sources out, and its rows. */
+static void drop_first(struct source *s, size_t nr, bool by_queue, struct stat_row *rows)
+{
+	stats_unmap(&s->stats);
+	memmove(rows, rows + nr_rows(s, 1, by_queue),
+		nr_rows(s + 1, nr - 1, by_queue) * sizeof(*rows));
+	memmove(s, s + 1, (nr - 1) * sizeof(*s));
+}
+
+/* Those that are gone are told of and left out; the last one's end is a failure. */
+static int follow_all(struct source *s, size_t *nr, bool by_queue, struct stat_row *before,
 		      struct fail *f)
 {
-	for (size_t i = 0, row = 0; i < nr; i++) {
-		const size_t n = by_queue ? s[i].queues : 1;
+	size_t i = 0, row = 0;
+
+	while (i < *nr) {
+		const size_t n = nr_rows(&s[i], 1, by_queue);
 		bool is_new;
 		int r = follow(&s[i], &is_new, f);
 
-		if (r < 0)
+		if (r < 0 && *nr == 1)
 			return r;
+		if (r < 0) {
+			msg_hint("%s", f->text);
+			drop_first(&s[i], (*nr)-- - i, by_queue, &before[row]);
+			continue;
+		}
 		for (size_t k = 0; is_new && k < n; k++)
 			before[row + k].sum = (struct st_block){ 0 };
 		row += n;
+		i++;
 	}
 	return 0;
 }
 
-/* Until Ctrl-C, or until a device has no server any more. */
-static int watch(const struct stat_cfg *cfg, struct source *s, size_t nr, struct stat_row *rows,
+/* Until Ctrl-C, or until no device has a server any more. */
+static int watch(const struct stat_cfg *cfg, struct source *s, size_t *nr, struct stat_row *rows,
 		 struct stat_row *before, struct fail *f)
 {
 	bool by_queue = cfg->queues;
 	uint64_t then = fs_now_ns(), next = then;
-	size_t n = take_all(s, nr, by_queue, before);
 	int r = 0;
 
+	take_all(s, *nr, by_queue, before);
 	while (!r) {
 		struct timespec until;
 		uint64_t now;
+		size_t n;
 
 		next += cfg->watch_s * NS_PER_S;
 		until = (struct timespec){ (time_t)(next / NS_PER_S), (long)(next % NS_PER_S) };
@@ -219,7 +247,7 @@ static int watch(const struct stat_cfg *cfg, struct source *s, size_t nr, struct
 		if (r < 0)
 			break;
 		now = fs_now_ns();
-		take_all(s, nr, by_queue, rows);
+		n = take_all(s, *nr, by_queue, rows);
 		for (size_t i = 0; i < n; i++) {
 			struct st_block sum = rows[i].sum;
 
@@ -258,21 +286,19 @@ static int open_all(const int *ids, size_t n, bool asked, struct source *s, size
 	return first;
 }
 
-static int report(const struct stat_cfg *cfg, struct source *s, size_t nr, struct fail *f)
+static int report(const struct stat_cfg *cfg, struct source *s, size_t *nr, struct fail *f)
 {
 	_cleanup_free_ struct stat_row *rows = NULL, *before = NULL;
 	bool by_queue = cfg->queues || cfg->prometheus;
-	size_t n = 0;
+	size_t n = nr_rows(s, *nr, by_queue);
 
-	for (size_t i = 0; i < nr; i++)
-		n += by_queue ? s[i].queues : 1;
 	rows = aligned_alloc(_Alignof(struct stat_row), (n + 1) * sizeof(*rows));
 	before = aligned_alloc(_Alignof(struct stat_row), (n + 1) * sizeof(*before));
 	if (!rows || !before)
 		return fail_errno(f, ENOMEM, "cannot show counters");
 	if (cfg->watch_s)
 		return watch(cfg, s, nr, rows, before, f);
-	return print_rows(cfg, rows, take_all(s, nr, by_queue, rows), f);
+	return print_rows(cfg, rows, take_all(s, *nr, by_queue, rows), f);
 }
 
 static int stat_run(const struct cmd_args *a, struct fail *f)
@@ -301,7 +327,7 @@ static int stat_run(const struct cmd_args *a, struct fail *f)
 	if (!s)
 		return fail_errno(f, ENOMEM, "cannot show counters");
 	missing = open_all(ids, n, a->nr_operands > 0, s, &nr, f);
-	r = nr || !missing ? report(cfg, s, nr, f) : 0;
+	r = nr || !missing ? report(cfg, s, &nr, f) : 0;
 	for (size_t i = 0; i < nr; i++)
 		stats_unmap(&s[i].stats);
 	return r < 0 ? r : missing;

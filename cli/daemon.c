@@ -245,6 +245,18 @@ int daemon_call_wait(struct daemon_call *c, struct fail *f)
 	return -f->err;
 }
 
+bool daemon_call_done(const struct daemon_call *c)
+{
+	struct pollfd p = { .fd = c->fd, .events = POLLIN };
+
+	return fs_now_ms() >= c->deadline || poll(&p, 1, 0) > 0;
+}
+
+void daemon_call_leave(struct daemon_call *c)
+{
+	close(c->fd);
+}
+
 pid_t daemon_companion(void (*fn)(int fd, void *arg), void *arg, int *ret_fd)
 {
 	int fds[2], r;

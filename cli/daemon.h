@@ -53,6 +53,10 @@ int daemon_call_start(struct daemon_call *c, int (*fn)(void *arg, struct fail *f
 		      int timeout_ms, struct fail *f);
 /* fn's result and fail, or -ETIME after timeout_ms; the child then goes on alone. */
 int daemon_call_wait(struct daemon_call *c, struct fail *f);
+/* daemon_call_wait() would return at once. */
+bool daemon_call_done(const struct daemon_call *c);
+/* Instead of daemon_call_wait(): the child goes on alone. */
+void daemon_call_leave(struct daemon_call *c);
 
 /*
  * Forks a companion that runs fn with the read end of a pipe whose write end goes to the caller

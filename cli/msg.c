@@ -5,6 +5,7 @@
 #include <signal.h>
 #include <stdarg.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/socket.h>
 #include <sys/un.h>
@@ -220,12 +221,33 @@ void msg_on_crash(void)
 		sigaction(signals[i], &sa, NULL);
 }
 
+/* A text that is too long, for its path, loses some of its middle: the reason is at its end. */
+static void __attribute__((format(printf, 2, 0)))
+fill_text(struct fail *f, const char *fmt, va_list ap)
+{
+	static const char gap[] = "...";
+	const size_t head = (sizeof(f->text) - sizeof(gap)) / 2;
+	const size_t tail = sizeof(f->text) - sizeof(gap) - head;
+	char *whole = NULL;
+	int n = vasprintf(&whole, fmt, ap);
+
+	f->text[0] = '\0';
+	if (n < 0)
+		return;
+	if ((size_t)n < sizeof(f->text))
+		memcpy(f->text, whole, (size_t)n + 1);
+	else
+		snprintf(f->text, sizeof(f->text), "%.*s%s%s", (int)head, whole, gap,
+			 whole + (size_t)n - tail);
+	free(whole);
+}
+
 int fail_set(struct fail *f, int err, const char *fmt, ...)
 {
 	va_list ap;
 
 	va_start(ap, fmt);
-	vsnprintf(f->text, sizeof(f->text), fmt, ap);
+	fill_text(f, fmt, ap);
 	va_end(ap);
 	f->err = err;
 	return -err;
@@ -234,13 +256,10 @@ int fail_set(struct fail *f, int err, const char *fmt, ...)
 int fail_errno(struct fail *f, int err, const char *fmt, ...)
 {
 	va_list ap;
-	size_t n;
+	struct fail what;
 
 	va_start(ap, fmt);
-	vsnprintf(f->text, sizeof(f->text), fmt, ap);
+	fill_text(&what, fmt, ap);
 	va_end(ap);
-	n = strlen(f->text);
-	snprintf(f->text + n, sizeof(f->text) - n, ": %s", strerror(err));
-	f->err = err;
-	return -err;
+	return fail_set(f, err, "%s: %s", what.text, strerror(err));
 }

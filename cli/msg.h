@@ -10,7 +10,7 @@
 #include <stdbool.h>
 #include <stddef.h>
 
-#define FAIL_TEXT 400
+#define FAIL_TEXT 1000 /* below the length of a line, and of an atomic write to a pipe */
 
 /*
  * Why something failed: a positive errno value and the whole sentence for the user. Functions

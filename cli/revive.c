@@ -117,12 +117,12 @@ int revive_wait(struct ctrl *c, struct dev_view *v, int64_t deadline, struct fai
 	const uint64_t cookie = v->cookie;
 
 	for (;;) {
-		int id = v->id, r = dev_probe(c, id, v);
+		int id = v->id, r = dev_look_known(c, id, v, f);
 
 		if (r == -ENODEV || (!r && v->cookie != cookie))
 			return fail_set(f, ENODEV, "device %d is gone", id);
 		if (r < 0)
-			return fail_errno(f, -r, "cannot look at device %d", id);
+			return r;
 		if (is_waiting(v))
 			return 0;
 		if (fs_now_ms() >= deadline)

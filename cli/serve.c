@@ -10,6 +10,7 @@
 #include <unistd.h>
 
 #include "daemon.h"
+#include "dev/dev.h"
 #include "isolate.h"
 #include "protect.h"
 #include "serve_int.h"
@@ -18,7 +19,6 @@
 
 #define FILES_BESIDE 32	      /* open files of a server beside its threads' rings */
 #define UNDO_TIMEOUT_MS 10000 /* for each command while undoing */
-#define LET_GO_MS 5000	      /* for a backing that the last server still has */
 #define LOOK_TIMEOUT_MS 2000  /* for a look at the device at the end */
 
 /* The last step of every way out. */
@@ -169,6 +169,7 @@ static int report_failed(const struct server *s, const struct fail *f)
 static int report_ready(struct server *s)
 {
 	struct daemon_msg m = { .kind = DAEMON_READY, .id = s->cfg.id };
+	struct fail f;
 	int r = 0;
 
 	snprintf(m.text, sizeof(m.text), "%s", s->warning);
@@ -180,6 +181,9 @@ static int report_ready(struct server *s)
 	}
 	if (*s->warning)
 		msg_warn("%s", s->warning);
+	/* in the background the caller waits for it */
+	if (dev_wait_node(s->cfg.id, s->cfg.size, s->cfg.timeout_s, &f) < 0)
+		msg_warn("%s", f.text);
 	daemon_notify_ready();
 	if (printf("/dev/ublkb%d\n", s->cfg.id) < 0 || fflush(stdout))
 		r = -EPIPE;
@@ -193,7 +197,7 @@ static int report_ready(struct server *s)
 static int open_target(struct server *s, struct fail *f)
 {
 	/* add has waited in the foreground */
-	int64_t until = s->how == SERVE_ADD ? 0 : fs_now_ms() + LET_GO_MS;
+	int64_t until = s->how == SERVE_ADD ? 0 : fs_now_ms() + SERVE_LET_GO_MS;
 	int r = s->tgt->open(&s->cfg, &s->dev, f);
 
 	while (r == -EBUSY && fs_now_ms() < until && fs_now_ms() < s->deadline) {
@@ -201,6 +205,11 @@ static int open_target(struct server *s, struct fail *f)
 		r = s->tgt->open(&s->cfg, &s->dev, f);
 	}
 	return r;
+}
+
+static unsigned int files_needed(const struct dev_cfg *c)
+{
+	return c->threads + FILES_BESIDE;
 }
 
 static int prepare_process(struct server *s, struct fail *f)
@@ -219,7 +228,7 @@ static int prepare_process(struct server *s, struct fail *f)
 	sigprocmask(SIG_BLOCK, &set, NULL);
 	signal(SIGPIPE, SIG_IGN);
 	msg_on_crash();
-	r = protect_process(s->cfg.threads + FILES_BESIDE, f);
+	r = protect_process(files_needed(&s->cfg), f);
 	if (r < 0)
 		return r;
 	/* before any thread, any device and any descriptor that it must not hold */
@@ -274,6 +283,26 @@ static int serve_device(struct server *s)
 		msg_debug("keeps its view of the file systems: %s", strerror(-r));
 	run(s);
 	return wind_up(s);
+}
+
+static void same_record(struct record *rec, const void *arg)
+{
+	(void)rec;
+	(void)arg;
+}
+
+int serve_check(const struct record *known, struct fail *f)
+{
+	char path[FS_PATH_MAX];
+	int r = protect_process(files_needed(&known->cfg), f);
+
+	if (r < 0)
+		return r;
+	if (!fs_exists(fs_path(path, "/dev/ublkc%d", known->cfg.id)))
+		return fail_set(f, ENOENT, "%s is missing", path);
+	/* a full or read-only /run shows */
+	r = rec_update(known->cfg.id, known->cookie, same_record, NULL);
+	return r < 0 ? fail_errno(f, -r, "cannot write the record of device %d", known->cfg.id) : 0;
 }
 
 int serve(const struct dev_cfg *cfg, int report_fd)

@@ -45,6 +45,12 @@ int serve(const struct dev_cfg *cfg, int report_fd);
  */
 int serve_again(const struct record *known, enum serve_how how, int report_fd);
 
+/*
+ * Whether such a server could start, as far as can be told while the last one of its device goes on: node,
+ * record, limits. Changes limits of the calling process. 0 or -errno with a text.
+ */
+int serve_check(const struct record *known, struct fail *f);
+
 /* A device's flags for ADD_DEV: what cfg asks the driver for. */
 uint64_t serve_wanted_flags(const struct dev_cfg *cfg);
 

@@ -16,6 +16,9 @@
 #include "serve.h"
 #include "target/target.h"
 
+/* For what the last server of a device still has while it ends: its backing, its memory. */
+#define SERVE_LET_GO_MS 5000
+
 /* How far the ladder was climbed: undo() takes the same steps down. */
 enum step { STEP_NONE, STEP_TARGET, STEP_ADDED, STEP_RECORDED, STEP_OPENED, STEP_STARTED };
 

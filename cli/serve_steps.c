@@ -329,6 +329,22 @@ static void note_huge_pages(struct server *s)
 			    iobuf_mode(s->cfg.mode)->name);
 }
 
+static int check_lockable(const struct server *s, struct fail *f)
+{
+	const struct dev_cfg *c = &s->cfg;
+	/* the last server's memory is given back a while after it has ended */
+	const int64_t until = s->how == SERVE_ADD ? 0 : fs_now_ms() + SERVE_LET_GO_MS;
+	int r;
+
+	/* huge pages that are reserved are no longer among what is available */
+	if (!c->mlock || c->hugepages || !iobuf_mode(c->mode)->server_buf)
+		return 0;
+	while ((r = protect_can_lock((uint64_t)c->queues * c->depth * c->max_io, f)) < 0 &&
+	       fs_now_ms() < until)
+		fs_sleep_ms(SERVE_POLL_MS);
+	return r;
+}
+
 static int step_engine(struct server *s, struct fail *f)
 {
 	_cleanup_free_ cpu_set_t *sets = calloc(s->cfg.queues, sizeof(*sets));
@@ -362,9 +378,8 @@ static int step_engine(struct server *s, struct fail *f)
 			 r == -EPERM ? "not permitted: RLIMIT_MEMLOCK, CAP_IPC_LOCK" : strerror(-r));
 	memcpy(&ec.fds[1], s->dev.fds, s->dev.nr_fds * sizeof(ec.fds[0]));
 	r = get_affinity(s, sets, f);
-	/* huge pages that are reserved are no longer among what is available */
-	if (!r && s->cfg.mlock && !s->cfg.hugepages && iobuf_mode(s->cfg.mode)->server_buf)
-		r = protect_can_lock((uint64_t)s->cfg.queues * s->cfg.depth * s->cfg.max_io, f);
+	if (!r)
+		r = check_lockable(s, f);
 	if (!r)
 		r = eng_start(&ec, &s->eng, f);
 	if (r == -EINVAL && s->how == SERVE_START) {

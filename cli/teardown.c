@@ -214,9 +214,11 @@ static int finish_stop(struct target_dev *t, struct fail *f)
 		last = t->users_until;
 	/* the one form of delete for it waits for who has the disk open: --force does not */
 	if (t->how->force && t->view.flags & UBLK_F_UNPRIVILEGED_DEV)
-		while (fs_now_ms() < t->deadline) {
-			if (!dev_anything_left(t->view.id))
+		while (!daemon_call_done(&t->call)) {
+			if (!dev_anything_left(t->view.id)) {
+				daemon_call_leave(&t->call);
 				return 0;
+			}
 			fs_sleep_ms(POLL_MS);
 		}
 	for (;;) {
@@ -259,16 +261,14 @@ static int wait_gone(const struct target_dev *t, struct fail *f)
 
 static int begin(struct ctrl *c, struct target_dev *t, int id, struct fail *f)
 {
-	int r = dev_probe(c, id, &t->view);
+	int r = dev_look_known(c, id, &t->view, f);
 
 	if (r == -ENODEV && t->how->ignore_missing) {
 		t->missing = true;
 		return 0;
 	}
-	if (r == -ENODEV)
-		return fail_set(f, ENODEV, "no device %d", id);
 	if (r < 0)
-		return fail_errno(f, -r, "cannot look at device %d", id);
+		return r;
 	if (t->how->keep && !t->view.has_record)
 		return fail_set(
 			f, EINVAL,

@@ -35,6 +35,17 @@ static bool has_program(const char *name)
 	return false;
 }
 
+/* The file, or one in its folder. False with errno. */
+static bool can_write(const char *path)
+{
+	const char *end = strrchr(path, '/');
+	_cleanup_free_ char *dir = end ? strndup(path, (size_t)(end - path) + 1) : strdup(".");
+
+	if (access(path, F_OK) == 0)
+		return access(path, W_OK) == 0;
+	return dir && access(dir, W_OK | X_OK) == 0;
+}
+
 int bench_check_plot(const char *path, struct fail *f)
 {
 	if (!terminal_of(path))
@@ -44,7 +55,7 @@ int bench_check_plot(const char *path, struct fail *f)
 	if (!has_program("gnuplot"))
 		return fail_set(f, FAIL_UNSUPPORTED,
 				"--plot needs gnuplot, which is not installed (Debian: gnuplot-nox)");
-	return 0;
+	return can_write(path) ? 0 : fail_errno(f, errno, "--plot: cannot write %s", path);
 }
 
 /* In single quotes gnuplot knows one special character. */

@@ -141,8 +141,14 @@ static int measure(struct bench_run *b, struct bench_row *row, int fd, uint64_t 
 	r = load_finish(run, &res, f);
 	if (b->signal)
 		return 0; /* what failed then was ended by us */
-	if (r < 0 || !res.ios)
-		return r < 0 ? r : fail_set(f, EIO, "nothing was done in the time that there was");
+	if (r < 0)
+		return r;
+	/* from the first to the last of each job is counted */
+	if (l.ios && !res.ns)
+		return fail_set(f, FAIL_USAGE, "--ios: %llu for %u jobs are too few to be timed",
+				(unsigned long long)l.ios, l.jobs);
+	if (!res.ios || !res.ns)
+		return fail_set(f, EIO, "nothing was done in the time that there was");
 	note_round(row, &res);
 	row->has_cpu = has_cpu;
 	row->cpu_ns += after - before;

@@ -50,6 +50,8 @@ int dev_probe(struct ctrl *c, int id, struct dev_view *ret);
 int dev_disk_devt(int id, unsigned int *ret_major, unsigned int *ret_minor);
 bool dev_char_exists(int id);
 bool dev_disk_exists(int id);
+/* The disk has a node in /dev, and it is this disk's. */
+bool dev_node_there(int id);
 /* Of the disk alone: its sysfs entry or its node. */
 bool dev_disk_left(int id);
 /* What of the device is still there: its sysfs entries or one of its nodes. */
@@ -63,6 +65,8 @@ int dev_get_features(struct ctrl *c, uint64_t *ret, struct fail *f);
 int dev_need_features(uint64_t wanted, uint64_t mask, struct fail *f);
 /* dev_probe() with a text for every failure. */
 int dev_look(struct ctrl *c, int id, struct dev_view *ret, struct fail *f);
+/* For whoever will change something: a failure as well where the driver does not tell, -EACCES for one. */
+int dev_look_known(struct ctrl *c, int id, struct dev_view *ret, struct fail *f);
 /* Until the disk's node is there with that size in bytes; -ETIME. */
 int dev_wait_node(int id, uint64_t size, unsigned int timeout_s, struct fail *f);
 

@@ -4,8 +4,6 @@
  */
 #include <errno.h>
 #include <string.h>
-#include <sys/stat.h>
-#include <sys/sysmacros.h>
 
 #include "abi/feature.h"
 #include "dev/dev.h"
@@ -23,7 +21,7 @@ static int no_driver(struct fail *f)
 			"the ublk_drv module is loaded, but /dev/ublk-control is missing: is /dev complete?");
 	return fail_set(
 		f, FAIL_UNSUPPORTED,
-		"no ublk driver: /dev/ublk-control is missing; load it with 'modprobe ublk_drv' (Linux 6.0 or later with CONFIG_BLK_DEV_UBLK)");
+		"no ublk driver: /dev/ublk-control is missing; load it with 'modprobe ublk_drv' (Linux 6.5 or later with CONFIG_BLK_DEV_UBLK)");
 }
 
 /* io_uring is there in every kernel with ublk: something forbids it. */
@@ -96,15 +94,23 @@ int dev_look(struct ctrl *c, int id, struct dev_view *ret, struct fail *f)
 	return r < 0 ? fail_errno(f, -r, "cannot look at device %d", id) : 0;
 }
 
+int dev_look_known(struct ctrl *c, int id, struct dev_view *ret, struct fail *f)
+{
+	struct ublksrv_ctrl_dev_info info;
+	int r = dev_look(c, id, ret, f);
+
+	if (r < 0 || ret->has_flags)
+		return r;
+	r = ctrl_get_dev_info(c, (uint32_t)id, &info);
+	return r < 0 ? fail_errno(f, -r, "cannot look at device %d", id) : dev_look(c, id, ret, f);
+}
+
 static bool node_is_right(int id, uint64_t size)
 {
 	char path[FS_PATH_MAX];
-	unsigned int maj, min;
 	uint64_t sectors;
-	struct stat st;
 
-	if (stat(fs_path(path, "/dev/ublkb%d", id), &st) < 0 || !S_ISBLK(st.st_mode) ||
-	    dev_disk_devt(id, &maj, &min) < 0 || st.st_rdev != makedev(maj, min))
+	if (!dev_node_there(id))
 		return false;
 	/* from sysfs: opening the disk here would make it busy for whoever comes next */
 	return fs_read_u64(fs_path(path, "/sys/block/ublkb%d/size", id), &sectors) == 0 &&

@@ -34,6 +34,18 @@ int dev_disk_devt(int id, unsigned int *ret_major, unsigned int *ret_minor)
 	return 0;
 }
 
+bool dev_node_there(int id)
+{
+	char path[FS_PATH_MAX];
+	unsigned int maj, min;
+	struct stat st;
+
+	if (stat(fs_path(path, "/dev/ublkb%d", id), &st) < 0 || dev_disk_devt(id, &maj, &min) < 0)
+		return false;
+	/* a recorded tree has plain files for nodes */
+	return !fs_root_is_real() || (S_ISBLK(st.st_mode) && st.st_rdev == makedev(maj, min));
+}
+
 /*
  * Size, limits and read-only state come from sysfs alone: GET_PARAMS waits for a lock of the
  * driver that a stop or start against a stalled server holds, and `list` must not wait for it.
@@ -41,9 +53,6 @@ int dev_disk_devt(int id, unsigned int *ret_major, unsigned int *ret_minor)
 static void from_sysfs(struct dev_view *v)
 {
 	int64_t sectors, kib;
-	unsigned int maj, min;
-	char path[FS_PATH_MAX];
-	struct stat st;
 
 	v->has_disk = dev_disk_exists(v->id);
 	if (!v->has_disk)
@@ -56,12 +65,7 @@ static void from_sysfs(struct dev_view *v)
 	qattr_read_scheduler(v->id, v->scheduler, sizeof(v->scheduler));
 	kib = sys_num(v->id, "queue/max_hw_sectors_kb");
 	v->max_io = kib < 0 ? -1 : kib * 1024;
-	v->node_missing = 1;
-	if (stat(fs_path(path, "%s", v->device), &st) < 0 || dev_disk_devt(v->id, &maj, &min) < 0)
-		return;
-	/* a recorded tree has plain files for nodes */
-	if (!fs_root_is_real() || (S_ISBLK(st.st_mode) && st.st_rdev == makedev(maj, min)))
-		v->node_missing = 0;
+	v->node_missing = !dev_node_there(v->id);
 }
 
 static const char *state_name(unsigned int state)

@@ -146,6 +146,25 @@ has_read() { # IOS: so many reads are done
 	nothing_left
 }
 
+@test "what cannot be drawn or timed is refused, and leaves no device" {
+	run_split ublkctl bench --ios 200 --modes copy:per-io --plot /nowhere/x.svg --json
+	[ "$status" -eq 1 ]
+	[ -z "$output" ]
+	[ "$err" = "ublkctl: bench: --plot: cannot write /nowhere/x.svg: No such file or directory" ]
+	[ ! -e /dev/ublkb0 ]
+	# all of a few are done in one look at the ring, or not: a rate, or none that could be one
+	for ios in 1 2 4 8; do
+		run_split ublkctl bench --ios $ios --repeat 1 --modes copy:per-io --json
+		if [ "$status" -eq 0 ]; then
+			jq -e '.results[0].iops | . > 0 and . < 1e7' <<<"$output"
+		else
+			[ "$status" -eq 2 ]
+			[ "$err" = "ublkctl: bench: --ios: $ios for 1 jobs are too few to be timed" ]
+		fi
+	done
+	nothing_left
+}
+
 @test "--plot: a line for each mode, a column for each path, the baseline across" {
 	local bin=$BATS_TEST_TMPDIR/bin img=$BATS_TEST_TMPDIR/img
 	mkdir "$bin"

@@ -364,6 +364,38 @@ modes_go_on() { # PATH MODE...
 	state_is 0 live
 }
 
+# restart was refused with this text, and the last server goes on.
+still_serves() { # PID TEXT
+	[[ $err == *"$2"* && $err != *$'\n'* ]]
+	[ "$(server_pid 0)" -eq "$1" ]
+	state_is 0 live
+	dd if=/dev/ublkb0 of=/dev/null bs=4k count=4 iflag=direct status=none
+}
+
+@test "restart that could not end well leaves the device to its server" {
+	local pid
+	needs_quiesce
+	device=$(add_target per-io file -r queue)
+	pid=$(server_pid 0)
+	mount -o remount,ro /run
+	run_split ublkctl restart 0
+	mount -o remount,rw /run
+	[ "$status" -eq 1 ]
+	still_serves "$pid" "cannot write the record of device 0: Read-only file system"
+	cat /dev/zero >/run/full 2>/dev/null || true
+	run_split ublkctl restart 0
+	rm /run/full
+	[ "$status" -eq 1 ]
+	still_serves "$pid" "cannot write the record of device 0: No space left on device"
+	mv /dev/ublkc0 /dev/away
+	run_split ublkctl restart 0
+	mv /dev/away /dev/ublkc0
+	[ "$status" -eq 1 ]
+	still_serves "$pid" "/dev/ublkc0 is missing"
+	ublkctl restart 0
+	[ "$(server_pid 0)" -ne "$pid" ]
+}
+
 @test "recover on an older driver: restart is refused by name, kill and recover work" {
 	! has_quiesce || skip "this driver has UBLK_F_QUIESCE"
 	device=$(add_target per-io file -r queue)

@@ -91,6 +91,26 @@ stat_of() { # JQ-FILTER
 	[ "$(cat "$BATS_TEST_TMPDIR/err")" = "ublkctl: stat: no device 0" ]
 }
 
+@test "stat --watch of several goes on with those that are left" {
+	local watch
+	ublkctl add -t null -q 1
+	ublkctl add -t null -q 2
+	ublkctl add -t null -q 1
+	"$PWD/${BUILD:-build}/ublkctl" stat --queues --watch 1 --raw --noheadings -o ID,QUEUE,READS \
+		>"$BATS_TEST_TMPDIR/watch" 2>"$BATS_TEST_TMPDIR/err" 3>&- &
+	watch=$!
+	wait_for grep -q '^2 ' "$BATS_TEST_TMPDIR/watch"
+	ublkctl del 1
+	wait_for test -s "$BATS_TEST_TMPDIR/err"
+	: >"$BATS_TEST_TMPDIR/watch"
+	wait_for grep -q '^2 ' "$BATS_TEST_TMPDIR/watch"
+	run sort -u "$BATS_TEST_TMPDIR/watch"
+	[ "$output" = "$(printf '0 0 0\n2 0 0')" ]
+	kill "$watch"
+	wait "$watch" || true
+	[ "$(cat "$BATS_TEST_TMPDIR/err")" = "ublkctl: stat: no device 1" ]
+}
+
 @test "stat --prometheus has each series once, with a type" {
 	ublkctl add -t null -q 1
 	ublkctl add -t null -q 1

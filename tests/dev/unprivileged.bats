@@ -92,6 +92,13 @@ owned() { # DEVICE
 	[ "$(wc -l <<<"$err")" -eq 1 ]
 	run_split other del --force 0
 	[ "$status" -eq 6 ]
+	local words
+	for words in "stop 0" "restart 0" "quiesce 0" "recover 0 --wait 1" "resize 0 1G" "start 0" "set-affinity 0 0=0"; do
+		# shellcheck disable=SC2086 # words
+		run_split other $words
+		[ "$status" -eq 6 ]
+		[ "$(wc -l <<<"$err")" -eq 1 ]
+	done
 	state_is 0 live
 	ublkctl list 0 --json | jq -e ".devices[0].uid == $ME"
 	ublkctl del 0
@@ -160,6 +167,9 @@ owned() { # DEVICE
 	wait_for fuser -s /dev/ublkb0
 	run_split me del 0
 	[ "$status" -eq 5 ]
+	# and does not take its time to say so
+	run_split as $ME timeout 30 /tmp/ublkctl stop --force 0 --timeout 120
+	[ "$status" -eq 0 ]
 	run_split me del --force 0 --timeout 10
 	[ "$status" -eq 0 ]
 	kill "$opener"

@@ -7,6 +7,7 @@
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
+#include <limits.h>
 #include <poll.h>
 #include <signal.h>
 #include <stdlib.h>
@@ -283,7 +284,7 @@ static void test_report(void **state)
 	signal(SIGPIPE, SIG_DFL);
 	close(p[1]);
 	/* one write, whole or not at all */
-	assert_true(sizeof(struct daemon_msg) <= 512);
+	assert_true(sizeof(struct daemon_msg) <= PIPE_BUF);
 }
 
 /* ---- daemon_call -------------------------------------------------------------------------- */

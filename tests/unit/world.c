@@ -66,13 +66,21 @@ int world_records(void)
 	return n;
 }
 
+static int make_disk(void)
+{
+	return mkdir(path_of("/sys"), 0755) || mkdir(path_of("/sys/block"), 0755) ||
+	       mkdir(path_of("/sys/block/ublkb0"), 0755) || world_put("/dev/ublkb0", "") ||
+	       world_put("/sys/block/ublkb0/dev", "259:0\n") ||
+	       world_put("/sys/block/ublkb0/size", "2097152\n");
+}
+
 static int make_root(void)
 {
 	tmpdir_make(world->root);
 	/* pids and their start times are the real ones */
 	return mkdir(path_of("/dev"), 0755) || mkdir(path_of("/run"), 0755) ||
 	       symlink("/proc", path_of("/proc")) || mkfifo(path_of("/done"), 0600) ||
-	       world_put("/dev/ublkc0", "");
+	       world_put("/dev/ublkc0", "") || make_disk();
 }
 
 int world_setup(void **state)
