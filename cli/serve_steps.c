@@ -361,6 +361,7 @@ static int step_engine(struct server *s, struct fail *f)
 		.mode = s->cfg.mode,
 		.tgt = s->tgt,
 		.tgt_priv = s->dev.priv,
+		.fixed_bufs = s->tgt->fixed_bufs && !s->dev.plain_bufs,
 		.fds = { s->cdev },
 		.nr_fds = 1 + s->dev.nr_fds,
 		.affinity = sets,

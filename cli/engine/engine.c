@@ -239,6 +239,7 @@ static int eng_build(struct eng *e, struct fail *f)
 		t->poll_ns = e->cfg.poll_us * 1000ULL;
 		t->be = e->cfg.batch ? &be_batch : &be_perio;
 		t->tgt = e->cfg.tgt;
+		t->fixed_bufs = e->cfg.fixed_bufs;
 		r = thr_add_queues(e, t);
 		if (r < 0)
 			return r;

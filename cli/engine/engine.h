@@ -29,6 +29,7 @@ struct eng_cfg {
 	enum data_mode mode;
 	const struct tgt_ops *tgt;
 	void *tgt_priv;
+	bool fixed_bufs;      /* server buffers in the rings' buffer tables */
 	int fds[ENG_FDS_MAX]; /* registered in every ring: /dev/ublkcN first; the caller's */
 	unsigned int nr_fds;
 	const cpu_set_t *affinity; /* one per queue; needed until eng_start() returns */

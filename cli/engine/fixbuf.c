@@ -17,7 +17,7 @@ int fixbuf_init(struct q_thr *t)
 {
 	unsigned int tags = t->nr_qs * t->qs[0].depth;
 
-	if (!t->qs[0].buf || !t->tgt->fixed_bufs || tags > IOBUF_SLOTS_MAX ||
+	if (!t->qs[0].buf || !t->fixed_bufs || tags > IOBUF_SLOTS_MAX ||
 	    io_uring_register_buffers_sparse(&t->ring, tags) < 0)
 		return 0;
 	for (unsigned int i = 0; i < t->nr_qs; i++) {

@@ -87,6 +87,7 @@ struct q_thr {
 	struct q_slots slots;
 	/* set up by the engine */
 	struct eng *eng;
+	bool fixed_bufs;  /* a table of server buffers is wanted */
 	uint64_t poll_ns; /* for so long it looks for completions before it sleeps */
 	unsigned int index;
 	pthread_t tid;

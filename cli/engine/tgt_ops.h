@@ -23,6 +23,7 @@ struct tgt_dev {
 	void *priv;
 	int fds[TGT_FDS_MAX]; /* registered files of the rings from Q_FILE_TARGET on */
 	unsigned int nr_fds;
+	bool plain_bufs; /* of this one no server buffers in the rings' buffer tables, fixed_bufs or not */
 };
 
 struct tgt_ops {

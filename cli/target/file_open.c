@@ -244,6 +244,8 @@ static int open_all(struct dev_cfg *cfg, struct backing *b, struct fail *f)
 		r = file_plan(cfg, b, f);
 	if (r < 0)
 		return r;
+	if (cfg->io == IO_DIRECT)
+		file_probe_must_wait(b);
 	cfg->file_size = b->size;
 	return 0;
 }
@@ -271,6 +273,8 @@ int file_open(struct dev_cfg *cfg, struct tgt_dev *ret, struct fail *f)
 	fcntl(b->fd, F_SETFL, fcntl(b->fd, F_GETFL) | O_NOATIME);
 	ret->fds[0] = b->fd;
 	ret->nr_fds = 1;
+	/* keeps the quick way of a request, which is for buffers of the table, free of a question */
+	ret->plain_bufs = b->must_wait;
 	return 0;
 }
 

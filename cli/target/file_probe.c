@@ -6,6 +6,7 @@
 #include <fcntl.h>
 #include <linux/falloc.h>
 #include <linux/fs.h>
+#include <liburing.h>
 #include <stdio.h>
 #include <sys/ioctl.h>
 #include <sys/stat.h>
@@ -15,6 +16,9 @@
 #include "target/tgt_file.h"
 #include "util/fs.h"
 #include "util/num.h"
+
+/* IORING_OP_LISTEN of Linux 6.11; 6.15 has the next ones */
+#define LAST_OP_BEFORE_MENDED 57
 
 /* A number of the backing's request queue; partitions have theirs in the whole disk. */
 static int queue_attr(const struct stat *st, const char *attr, uint64_t *ret)
@@ -101,6 +105,38 @@ bool file_probe_direct(struct backing *b, uint64_t *ret_offset_align)
 		b->dio_mem_align = sx.stx_dio_mem_align;
 	}
 	return true;
+}
+
+/* Made of other block devices, as those of dm and md are: such a one splits requests among them. */
+static bool is_stacked(int fd)
+{
+	char path[FS_PATH_MAX];
+	struct stat st;
+
+	if (fstat(fd, &st) < 0 || !S_ISBLK(st.st_mode))
+		return false;
+	fs_path(path, "/sys/dev/block/%u:%u/slaves", major(st.st_rdev), minor(st.st_rdev));
+	if (fs_has_entries(path))
+		return true;
+	/* a partition of it */
+	fs_path(path, "/sys/dev/block/%u:%u/../slaves", major(st.st_rdev), minor(st.st_rdev));
+	return fs_has_entries(path);
+}
+
+/*
+ * A request of io_uring that is tried without waiting and is split on its way, one part refused because
+ * it would wait, the other under way: before Linux 6.14 its completion is lost (seen on 6.12 with dm), and
+ * with it the request of the client. Which kernel has it mended shows in what else its io_uring can.
+ */
+void file_probe_must_wait(struct backing *b)
+{
+	struct io_uring_probe *probe;
+
+	if (!is_stacked(b->fd))
+		return;
+	probe = io_uring_get_probe();
+	b->must_wait = !probe || probe->last_op <= LAST_OP_BEFORE_MENDED;
+	io_uring_free_probe(probe);
 }
 
 /* Beyond the end nothing changes: what the file system takes there, it takes everywhere. */

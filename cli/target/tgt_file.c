@@ -120,10 +120,13 @@ Q_RARE static void put_rest(struct q *q, uint16_t tag, const struct ublksrv_io_d
 	bool fixed = q_fix_buf(q, tag, bytes_of(d));
 	struct io_uring_sqe *sqe = q_sqe(q->thr);
 
-	if (sqe)
-		prep_rw(q, tag, d, sqe, done, fixed);
-	else
+	if (!sqe) {
 		finish(q, tag, q_end_data(q, tag, -EBUSY));
+		return;
+	}
+	prep_rw(q, tag, d, sqe, done, fixed);
+	if (((const struct backing *)q->tgt_priv)->must_wait)
+		sqe->flags |= IOSQE_ASYNC;
 }
 
 /* The same of a whole one, quickly where the ring and its buffer table are ready for it. */

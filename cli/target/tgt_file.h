@@ -22,6 +22,7 @@ struct backing {
 	uint64_t block_size; /* smallest unit of I/O on it in the chosen mode */
 	uint64_t phys_block_size;
 	uint32_t dio_mem_align; /* bytes, of memory for direct I/O */
+	bool must_wait;		/* its reads and writes must not be tried without waiting first */
 	bool can_discard, can_zero;
 	uint64_t discard_granularity, discard_max, zero_max; /* bytes */
 	uint32_t max_segments, max_segment_size;	     /* 0: not known */
@@ -37,6 +38,8 @@ extern const struct opt file_options[];
 int file_probe(struct backing *b, const char *path, struct fail *f);
 /* Switches to direct I/O and tells the alignment of its offsets; false: there is none. */
 bool file_probe_direct(struct backing *b, uint64_t *ret_offset_align);
+/* Sets must_wait; of no use for buffered I/O. */
+void file_probe_must_wait(struct backing *b);
 /* What a regular file can: discard and write-zeroes. Changes nothing that is in it. */
 void file_probe_fallocate(struct backing *b);
 

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 #include "util/fs.h"
 
+#include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <stdarg.h>
@@ -68,6 +69,17 @@ int fs_read_u64(const char *path, uint64_t *ret)
 bool fs_exists(const char *path)
 {
 	return access(path, F_OK) == 0;
+}
+
+bool fs_has_entries(const char *path)
+{
+	_cleanup_dir_ DIR *d = opendir(path);
+	const struct dirent *e;
+
+	while (d && (e = readdir(d)))
+		if (strcmp(e->d_name, ".") != 0 && strcmp(e->d_name, "..") != 0)
+			return true;
+	return false;
 }
 
 static int write_whole(int fd, const char *text, size_t len)

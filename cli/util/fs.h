@@ -28,6 +28,8 @@ int fs_read_text(const char *path, char *buf, size_t size);
 /* The same for a file that holds one unsigned decimal number. */
 int fs_read_u64(const char *path, uint64_t *ret);
 bool fs_exists(const char *path);
+/* A folder that is there and not empty. */
+bool fs_has_entries(const char *path);
 
 /* Writes name in dirfd by temporary file and rename; mode 0644. Returns 0 or -errno. */
 int fs_write_atomic(int dirfd, const char *name, const char *text, size_t len);

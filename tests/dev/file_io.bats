@@ -297,6 +297,24 @@ same_bytes() { # FILE FILE OFFSET BYTES
 	done
 }
 
+# One part of such a request is too large for the disk below in one piece and would wait, the other is on
+# its way, among others: io_uring before Linux 6.14 forgets it when it is tried without waiting.
+@test "requests across the seam of a stacked backing end" {
+	local mode path half=$((16 << 20))
+	backing=$(backing_make dm $((2 * half)))
+	[ "$(<"/sys/dev/block/$(stat -Lc %Hr:%Lr "$backing")/queue/max_sectors_kb")" -lt 400 ]
+	while read -r mode path; do
+		device=$(add_on "$path" -t file -f "$backing" -q 1 --data-mode "$mode")
+		for rw in write read; do
+			timeout -s KILL 60 fio --name=seam --thread --clocksource=clock_gettime --filename="$device" \
+				--rw=$rw --bs=512k --offset=$((half - 848 * 512 - (7 << 19))) --size=8m --ioengine=io_uring \
+				--iodepth=16 --iodepth_batch=16 --direct=1 --verify=crc32c --output="$dir/fio.txt"
+		done
+		ublkctl del "$device"
+	done < <(shapes copy user-copy zero-copy)
+	backing_drop dm
+}
+
 @test "memory alignment and segments are those of the backing where its driver gets the pages" {
 	has_zero_copy || skip "Linux $(uname -r) has no zero-copy mode"
 	modprobe brd rd_nr=1 rd_size=8192

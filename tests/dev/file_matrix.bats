@@ -75,7 +75,7 @@ unmaps() { # KIND BACKING
 	local max=0
 	case $1 in
 	ext4 | xfs) max=1 ;;
-	loop | null_blk | dm) max=$(<"/sys/class/block/$(basename "$(realpath "$2")")/queue/write_zeroes_max_bytes") ;;
+	loop | null_blk | dm) max=$(<"/sys/dev/block/$(stat -Lc %Hr:%Lr "$2")/queue/write_zeroes_max_bytes") ;;
 	esac
 	if [ "$max" -gt 0 ]; then echo yes; else echo no; fi
 }
