@@ -111,13 +111,16 @@ demo: deps-demo
 	$(Q)$(MAKE) --no-print-directory all
 	$(Q)BUILD=$(BUILD) tests/demo
 
+# valgrind is not for what a sanitizer looks at
+GROUPS = unit $(if $(S),,unit-valgrind) cli docs harness dev dev-6.12
+
 check: deps-test
 	$(Q)$(MAKE) --no-print-directory all $(UNIT_BINS) $(STRESS) $(FAULTS)
-	$(Q)BUILD=$(BUILD) tests/run $(or $(T),unit cli docs harness dev dev-6.12)
+	$(Q)BUILD=$(BUILD) tests/run $(or $(T),$(GROUPS))
 
 check-full: deps-test
 	$(Q)$(MAKE) --no-print-directory all $(UNIT_BINS) $(STRESS) $(FAULTS)
-	$(Q)UBLKCTL_FULL=1 BUILD=$(BUILD) tests/run $(or $(T),unit cli docs harness dev dev-6.12)
+	$(Q)UBLKCTL_FULL=1 BUILD=$(BUILD) tests/run $(or $(T),$(GROUPS))
 
 bench: deps-test
 	$(Q)$(MAKE) --no-print-directory all

@@ -12,16 +12,16 @@
 #include "msg.h"
 #include "protect.h"
 
+/* without a gap: all of it is written to a pipe */
 struct order {
-	uint64_t cookie;
-	uint32_t id;
+	uint64_t cookie, id;
 };
 
 /* Ids are used again: somebody else may have deleted the device meanwhile. */
 static bool is_gone(struct ctrl *c, const struct order *o)
 {
 	struct ublksrv_ctrl_dev_info info;
-	int r = ctrl_get_dev_info(c, o->id, &info);
+	int r = ctrl_get_dev_info(c, (uint32_t)o->id, &info);
 
 	return r == -ENODEV || (!r && info.ublksrv_flags != o->cookie);
 }
@@ -43,9 +43,9 @@ static void companion_main(int fd, void *arg)
 	protect_memory();
 	if (read(fd, &o, sizeof(o)) == (ssize_t)sizeof(o)) {
 		if (!is_gone(&c, &o))
-			ctrl_stop_dev(&c, o.id);
+			ctrl_stop_dev(&c, (uint32_t)o.id);
 		if (!is_gone(&c, &o))
-			ctrl_del_dev(&c, o.id);
+			ctrl_del_dev(&c, (uint32_t)o.id);
 	}
 	ctrl_close(&c);
 }

@@ -149,8 +149,9 @@ END
 
 @test "with the options of the I/O path" {
 	local mode path kind queues words count=0
-	# 128 MiB: what queues, depth and size of a request of each row need at most
-	echo 64 >/proc/sys/vm/nr_hugepages
+	# 64 MiB for a queue: what depth and size of a request of each row need at most
+	echo $((32 * $(nproc))) >/proc/sys/vm/nr_hugepages
+	[ "$(</proc/sys/vm/nr_hugepages)" -eq $((32 * $(nproc))) ]
 	while read -r mode path kind queues words; do
 		# an older driver has less, but the option is of use all the same
 		has_mode "$mode" "$path" || mode=copy path=per-io
