@@ -5,9 +5,9 @@ ublkctl() {
 	"$PWD/${BUILD:-build}/ublkctl" "$@"
 }
 
-# A sanitizer's build locks no memory.
-locks_memory() {
-	[ "${BUILD:-build}" = build ]
+# A sanitizer's build locks no memory, and ends with a status of its own where it cannot look for leaks.
+is_sanitized() {
+	[ "${BUILD:-build}" != build ]
 }
 
 linux_is() { # VERSION: this one or a later one

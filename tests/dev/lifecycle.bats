@@ -409,14 +409,14 @@ put_partition() { # DEVICE SECTORS
 		add_on "$path" -t null
 		pid=$(server_pid 0)
 		[ "$(cat "/proc/$pid/oom_score_adj")" = -1000 ]
-		if locks_memory; then
+		if ! is_sanitized; then
 			[ "$(sed -n 's/^VmLck:[\t ]*\([0-9]*\) kB/\1/p' "/proc/$pid/status")" -gt 1000 ]
 		fi
 		ublkctl del 0
 		# buffers are reserved only, or there and locked
 		add_on "$path" -t file -f "$img" -q 1 -d 64 --max-io 1M --mlock
 		pid=$(server_pid 0)
-		! locks_memory || [ "$(sed -n 's/^VmLck:[\t ]*\([0-9]*\) kB/\1/p' "/proc/$pid/status")" -gt 65536 ]
+		is_sanitized || [ "$(sed -n 's/^VmLck:[\t ]*\([0-9]*\) kB/\1/p' "/proc/$pid/status")" -gt 65536 ]
 		ublkctl del 0
 	done
 }
